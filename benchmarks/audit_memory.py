@@ -43,7 +43,7 @@ def measured(architecture: str, fields: dict[str, Any], length: int) -> tuple[fl
     growths = []
     plain = capacity.peak_growth
     capacity.peak_growth = lambda run: growths.append(plain(run)) or growths[-1]
-    options: dict[str, Any] = {"watch": sp.unwatched, "paths": False}
+    options: dict[str, Any] = {"watch": sp.unwatched, "serving_modes": False}
     sp.audit(model, length=capacity.UNCHECKED + 8, **options)
     added = _added(lambda: sp.audit(model, length=length, **options))
     return capacity.OVERHEAD * sum(growths[-1].at(length).values()) / MIB, added

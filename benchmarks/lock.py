@@ -104,7 +104,7 @@ def overhead(label: str, model: Any) -> Overhead:
 
 
 def locks() -> Iterator[dict[str, Any]]:
-    """Processor seconds of a lock and of a check of two layers, ways of serving included."""
+    """Processor seconds of a lock and of a check of two layers, serving modes included."""
     half = torch.bfloat16
     for width, dtype, grouped in (
         (64, torch.float32, 4),

@@ -197,7 +197,7 @@ def llama():
 
 def test_auditing_a_checkpoint(llama, tmp_path):
     llama.save_pretrained(tmp_path)
-    unaffected(lambda seed: [asdict(spectrope.audit(m, paths=True)) for m in (llama, tmp_path)])
+    unaffected(lambda seed: [asdict(spectrope.audit(m, serving_modes=True)) for m in (llama, tmp_path)])
 
 
 @pytest.mark.parametrize("name", MODULAR_MODELS)

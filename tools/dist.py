@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FIRST = {  # Commands, and what they must print.
     ("--version",): r"spectrope \d",
-    ("encodings",): r"rope +Turns",
+    ("encodings",): r"rope +Rotates",
     ("claims", "list", "1"): r"distance-ordering",
     (
         "claims",

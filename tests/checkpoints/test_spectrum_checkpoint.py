@@ -62,7 +62,7 @@ def test_a_massive_coordinate_of_a_checkpoint_shows_in_its_head_and_its_band(tmp
     bands = pl.read_parquet(tmp_path / "kept" / "bands.parquet").filter(layer=1, head=2)
     pair = coordinate % (width // 2)  # The halves of a Llama's head rotate together.
     largest = bands.sort("massive_queries", descending=True).row(0, named=True)
-    assert (largest["band"], largest["massive_queries"]) == (pair + 1, heads["massive_queries"][0])
+    assert (largest["band"], largest["massive_queries"]) == (pair, heads["massive_queries"][0])
 
 
 def test_the_terms_of_logits_are_told_for_each_stack(checkpoints, tmp_path, capsys):

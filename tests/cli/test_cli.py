@@ -146,9 +146,9 @@ def test_paths_are_printed_as_they_are(tmp_path, capsys, trained, out):
         (("train", "--epochs", "0"), "TrainingConfig.epochs must be at least 1; got 0."),
         (("train", "--examples", "1"), "Experiment.n_test must be at least 1; got 0."),
         (("train", "--seed", "-1"), "Experiment.seed must be at least 0; got -1."),
-        (("ablate", "abc"), "'abc' is neither a run in runs nor a checkpoint, that is no folder"),
-        (("report",), "runs is no folder; compare and train make one."),
-        (("runs", "--runs", "nowhere"), "nowhere is no folder"),
+        (("ablate", "abc"), "'abc' is neither a run in runs nor a checkpoint (a folder, or a model"),
+        (("report",), "runs is not a folder; compare and train make one."),
+        (("runs", "--runs", "nowhere"), "nowhere is not a folder"),
         (("encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),
         (("ablate", "a" * 300), "aaa: File name too long."),
         (("report", "a" * 300), "aaa: File name too long."),
@@ -188,7 +188,7 @@ def test_the_installed_script_is_the_same_program():
     script = Path(sys.executable).parent / "spectrope"
     shown = subprocess.run([script, "runs", "--runs", "nowhere"], capture_output=True, text=True)
     assert shown.returncode == 2
-    assert shown.stderr.startswith("spectrope: nowhere is no folder")
+    assert shown.stderr.startswith("spectrope: nowhere is not a folder")
 
 
 def test_lost_workers_end_with_a_code_of_their_own(monkeypatch, capsys):

@@ -14,7 +14,7 @@ OFFERED = [
     ("spectrope claims ru", 2, "run"),
     ("spectrope claims run --en", 3, "--engine"),
     ("spectrope compare --engine ", 3, "local ray"),
-    ("spectrope audit --pa", 2, "--paths"),
+    ("spectrope audit --serv", 2, "--serving-modes"),
 ]
 
 

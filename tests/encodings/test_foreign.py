@@ -95,7 +95,7 @@ def test_mistakes_get_one_line(tmp_path):
     with pytest.raises(ConfigError, match=r"Nameless is not registered as encoding; declare it as `class N"):
         ENCODINGS.resolve(f"{file}:Nameless")
     with pytest.raises(
-        ConfigError, match=r"none\.py is no file; a class or function of your own is named as"
+        ConfigError, match=r"none\.py is not a file; a class or function of your own is named as"
     ):
         ENCODINGS.resolve(f"{tmp_path}/none.py:Mine")
     (tmp_path / "broken.py").write_text("import nothing_of_that_name")

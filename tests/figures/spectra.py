@@ -130,9 +130,7 @@ def _bands(rng: np.random.Generator):
     for layer, head in PLACES:
         for band, share in enumerate(rng.dirichlet([1] * 8)):
             ends = {"frequency_low": 10.0**-band, "frequency_high": 10.0**-band}
-            yield {"layer": layer, "head": head, "band": band + 1, **ends} | bounded(
-                "share", float(share) - 0.01
-            )
+            yield {"layer": layer, "head": head, "band": band, **ends} | bounded("share", float(share) - 0.01)
 
 
 def _frame(rows) -> pl.DataFrame:

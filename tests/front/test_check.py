@@ -77,5 +77,5 @@ def test_what_a_damaged_run_was_is_told_where_its_configuration_is_whole(tmp_pat
 
 
 def test_wrong_arguments_are_told_in_a_line(tmp_path):
-    with pytest.raises(StoreError, match="is no folder"):
+    with pytest.raises(StoreError, match="is not a folder"):
         sp.check_runs(tmp_path / "nowhere")

@@ -28,7 +28,7 @@ def test_what_is_left_out_is_warned_of(tmp_path):
     (tmp_path / "broken").mkdir()
     with pytest.warns(SpectropeWarning, match=r"left out: broken: .* is no run: it has no config\.json"):
         assert sp.runs(tmp_path) == []
-    with pytest.raises(StoreError, match="is no folder"):
+    with pytest.raises(StoreError, match="is not a folder"):
         sp.runs(tmp_path / "none")
 
 

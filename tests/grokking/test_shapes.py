@@ -125,7 +125,7 @@ class TestResNet18:
         assert all(torch.equal(first[name], again[name]) for name in first)
 
     def test_what_is_no_such_folder_gets_one_line(self, tmp_path):
-        with pytest.raises(ConfigError, match="is no folder of a checkpoint"):
+        with pytest.raises(ConfigError, match="is not a folder of a checkpoint"):
             ResNet18(5, 0, tmp_path)
         transformers.BertConfig().save_pretrained(tmp_path)
         with pytest.raises(ConfigError, match="holds a bert, no ResNet"):

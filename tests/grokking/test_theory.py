@@ -76,12 +76,12 @@ class TestArrangement:
         assert found.least_curvature == pytest.approx(1)
 
     def test_what_cannot_be_gets_one_line(self, monkeypatch):
-        with pytest.raises(ConfigError, match=r"at least 1 apart; got two that are 0\.5 apart"):
+        with pytest.raises(ConfigError, match=r"distances between embeddings must be at least 1; got 0\.5"):
             stationarity(0.5 * regular_polygon(5))
         with pytest.raises(ConfigError, match="at least 2 tokens, 1 dimension and 1 start; got 1, 2, 3"):
             least_norm(1, 2, 0, starts=3)
         monkeypatch.setattr(arrangement, "_descent", lambda *_: None)
-        with pytest.raises(ConfigError, match="none of 1 descents from random embeddings arrived"):
+        with pytest.raises(ConfigError, match="none of 1 descents from random embeddings converged"):
             least_norm(3, 2, 0, starts=1)
 
 

@@ -44,7 +44,7 @@ def test_a_missing_file_is_told(tmp_path):
 
 def test_json_that_nests_too_deeply_is_damaged(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000 + "]" * 100_000)
-    with pytest.raises(StoreError, match="is damaged: it is no JSON"):
+    with pytest.raises(StoreError, match="is damaged: it is not valid JSON"):
         read_json(tmp_path / "deep.json")
 
 

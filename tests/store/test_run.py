@@ -143,7 +143,7 @@ class TestDamage:
     def test_json_that_is_no_object_is_damaged(self, run, text):
         (run.path / "config.json").write_bytes(text.encode(errors="surrogateescape"))
         with pytest.raises(
-            StoreError, match=r"config\.json is damaged: it (is no JSON|holds no JSON object)"
+            StoreError, match=r"config\.json is damaged: it (is not valid JSON|holds no JSON object)"
         ):
             load_run(run.path)
 
@@ -186,11 +186,11 @@ class TestForeign:
 
     def test_a_missing_root_is_told(self, tmp_path):
         for read in (find_runs, survey):
-            with pytest.raises(StoreError, match=r"nowhere is no folder; compare and train make one"):
+            with pytest.raises(StoreError, match=r"nowhere is not a folder; compare and train make one"):
                 read(tmp_path / "nowhere")
         with pytest.raises(StoreError, match="no run 'abc' in"):
             resolve_run(tmp_path / "nowhere", "abc")
-        with pytest.raises(StoreError, match=r"nowhere is no folder\.$"):
+        with pytest.raises(StoreError, match=r"nowhere is not a folder\.$"):
             load_run(tmp_path / "nowhere")
 
 

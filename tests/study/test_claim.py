@@ -318,35 +318,35 @@ def test_claims_are_chosen_by_name_or_number():
 
 
 def test_the_power_of_a_plan_is_stated():
-    assert Toy().power((0,), StudyRows()) == "1 seed decides nothing; 6 are the fewest."
-    assert "5 seeds decide nothing; 6 are the fewest" in Toy().power(range(5), StudyRows())
+    assert Toy().power((0,), StudyRows()) == "1 seed decides nothing; 6 are needed."
+    assert "5 seeds decide nothing; 6 are needed" in Toy().power(range(5), StudyRows())
     told = Toy().power(range(6), StudyRows())
     assert told == (
-        "6 seeds show, four times in five, that it is reproduced where its mean lies 1.43 standard "
-        "deviations between seeds beyond the smallest effect of interest; that its premise holds where its "
-        "mean lies 1.43 beyond it."
+        "With 6 seeds the power is 80 % to reproduce the claim if the true mean exceeds the smallest effect "
+        "of interest by 1.43 standard deviations between seeds; to confirm the premise if its true mean "
+        "exceeds the threshold by 1.43 standard deviations."
     )
     (single,) = chosen_claims(("single-head",))
     assert single.power(range(6), StudyRows()).endswith(
-        "that it is reproduced for a majority of 96 % of runs and contradicted for a minority of 4 %."
+        "to reproduce the claim if it holds in 96 % of all runs, and to contradict it if it holds in 4 %."
     )
     (moved,) = chosen_claims(("partial-deposit",))
     assert moved.power(range(12), StudyRows()).endswith(
-        "; that its premise about runs holds for a share of 50 %."
+        "; to confirm the premise about runs if it holds in 50 % of all runs."
     )
 
 
 def test_the_power_of_paired_events_says_what_they_can_show():
     (dropout,) = chosen_claims(("dropout",))
-    assert dropout.power(range(6), StudyRows()) == "6 seeds decide nothing; 17 are the fewest."
+    assert dropout.power(range(6), StudyRows()) == "6 seeds decide nothing; 17 are needed."
     assert (
-        "that it is reproduced where no run changes, and that it is contradicted where 57 % of runs lose the "
-        "deposit" in dropout.power(range(18), StudyRows())
+        "to reproduce the claim if no run changes, and to contradict it if 57 % of runs lose the deposit"
+        in dropout.power(range(18), StudyRows())
     )
     lost = next(
         part for part in dropout.foreseen(Seen(("rope/0", "rope/0.1"), {})) if "lost" in part.quantity
     )
-    assert "never that it is reproduced, and that it is contradicted in no case" in power_of([lost], 6)
+    assert "to reproduce the claim in no case, and to contradict it in no case" in power_of([lost], 6)
 
 
 def test_the_power_of_equality_is_of_no_difference():
@@ -365,7 +365,8 @@ def test_the_power_of_the_largest_of_several_is_corrected_for_their_number():
     (moved,) = chosen_claims(("partial-deposit",))
     (usual,) = chosen_claims(("partial-rope",))
     means = [
-        one.power(range(12), StudyRows()).split("its mean lies ")[1].split()[0] for one in (moved, usual)
+        one.power(range(12), StudyRows()).split("the smallest effect of interest by ")[1].split()[0]
+        for one in (moved, usual)
     ]
     assert float(means[0]) == pytest.approx(detectable_difference(12, 1 - 0.05 / 7), abs=0.01)
     assert float(means[1]) == pytest.approx(detectable_difference(12), abs=0.01)
@@ -375,7 +376,7 @@ def test_where_rows_tell_the_spread_power_is_in_points():
     rows = rows_of(Toy(), say(90.0))
     spread = np.std([jitter(seed) for seed in range(6)], ddof=1)
     told = Toy().power(range(6), rows)
-    assert f"interest ({detectable_difference(6) * spread:.3g} points by the seeds so far" in told
+    assert f"between seeds ({detectable_difference(6) * spread:.3g} points by the seeds so far" in told
 
 
 def test_a_row_without_scores_gives_no_value():

@@ -113,7 +113,7 @@ def examples(record: dict[str, Any]) -> str:
     """The smallest failures of a library."""
     blocks = [f"```py\n{one['code']}\n```\n" for one in record["examples"][:EXAMPLES]]
     rest = len(record["examples"]) - EXAMPLES
-    more = f"{rest} more kinds of failing cells are in `tools/wild/results`.\n" if rest > 0 else ""
+    more = f"{rest} more kinds of failing cases are in `tools/wild/results`.\n" if rest > 0 else ""
     return (
         f"### {record['library']} {record['version']}\n\n{record['wrapped']}\n\n" + "\n".join(blocks) + more
     )
@@ -125,13 +125,13 @@ Implementations of rotary embeddings in {n} public libraries, measured {dates} a
 float64 by `spectrope conform`, each in an environment of its own on a CPU, under torch {torch}.
 `python -m tools.wild` installs the libraries, measures them and redraws this page; `tools/wild/adapters` has
 the few lines by which each is called. Heads have 64 coordinates and the base is 10000. The suite has {cells}
-cells, forward and backward.
+cases: combinations of type, layout, positions, rotated width, scaling and direction (forward or backward).
 
-A cell is *exact* where the result differs from the oracle by at most 4 roundings of its type, and *float32*
-where it differs by no more than the rounding of angles in float32 explains, which grows with the position:
-up to 0.24 radians at position 1,000,000. A number in bold is the error of a cell that is wrong, as a share of
-the largest coordinate of the vector; – marks what a library does not offer through the functions that were
-called. Entries give the worst cell that is offered.
+Each entry of the tables below gives the worst result of its cases. A case is *exact* if the result differs
+from the oracle by at most 4 roundings of its type, and *float32* if it differs by no more than the rounding
+of angles in float32 explains, which grows with the position: up to 0.24 radians at position 1,000,000. A
+number in bold is the error of a wrong result, as a share of the largest coordinate of the vector; – marks
+what a library does not offer through the functions that were called.
 
 ## Precision
 The rotation of whole heads without scaling, at consecutive positions.
@@ -141,7 +141,8 @@ In float32 at positions up to 4,143, so that precision plays no part, except tha
 *Jumps* are positions that repeat and begin again, as in packed sequences; *sections* are positions with three
 axes, each of which turns a part of the pairs; *linear*, *llama3* and *yarn* scale frequencies.
 """
-EXAMPLES_HEAD = """## Failing cells
-{n} libraries have cells that are wrong or fail. The smallest example of each kind of cell follows, up to 4
-for a library; `apply_rope` is the function in the library's adapter, and `torch` is imported.
+EXAMPLES_HEAD = """## Failing cases
+{n} libraries have cases with a wrong result or an error. The smallest example of each kind of case
+follows, up to 4 for a library; `apply_rope` is the function in the library's adapter, and `torch` is
+imported.
 """

@@ -85,7 +85,7 @@ def load(spec: str) -> RotaryFunction:
     """
     found = load_object(spec) if is_foreign(spec) else _imported(spec)
     if not callable(found):
-        raise ConfigError(f"{spec} is no function; got {type(found).__name__}.")
+        raise ConfigError(f"{spec} is not a function; got {type(found).__name__}.")
     return RotaryFunction.of(spec, found)
 
 

@@ -68,7 +68,7 @@ def bars(labels: Sequence[str]) -> Iterator[Bars | NotebookBars]:
 
 @contextlib.contextmanager
 def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Watch]:
-    """One bar for a whole plan, with the time that is left; where output is no terminal, a line per job."""
+    """One bar for a whole plan, with the remaining time; one line per job if output is not a terminal."""
     columns = (
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:.0f} %, {task.fields[done]} of {task.fields[jobs]} runs"),

@@ -54,7 +54,7 @@ def load_file(path: Path) -> str:
         return _loaded[path]
     if not path.is_file():
         raise ConfigError(
-            f"{path} is no file; a class or function of your own is named as path/to/file.py:Name."
+            f"{path} is not a file; a class or function of your own is named as path/to/file.py:Name."
         )
     name = f"spectrope_foreign_{len(_loaded)}_{path.stem}"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]

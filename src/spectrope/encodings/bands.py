@@ -161,7 +161,7 @@ class Banded(Encoding):
         super().__init__()
         if inner.form in (Form.GENERAL, Form.DOT_PLUS_BIAS) or not inner.factors:
             raise UnsupportedError(
-                f"{type(inner).__name__} has no frequency bands: its bias is no function of the lag alone."
+                f"{type(inner).__name__} has no frequency bands: its bias is not a function of the lag alone."
             )
         self.inner, self.band, self.change, self.causal = inner, band, change, causal
         self.form = Form.DOT if inner.form is Form.DOT else Form.DOT_PLUS_BIAS

@@ -211,7 +211,7 @@ def _scores(run: Run) -> dict[str, Any]:
         raise StoreError(f"run {run.id} has no {missing[0]!r} in its manifest; train it again.")
     for name in SCORES:
         if not isinstance(manifest[name], int | float):
-            complaint = f"{name!r} in its manifest is no number; got {manifest[name]!r}"
+            complaint = f"{name!r} in its manifest is not a number; got {manifest[name]!r}"
             raise StoreError(f"run {run.id} is damaged: {complaint}. Train it again.")
     return {
         "train": 100.0 * manifest["train_accuracy"],

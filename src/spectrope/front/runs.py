@@ -220,7 +220,7 @@ def _of_other_laboratory(config: dict[str, Any]) -> dict[str, Any]:
 def _percent(manifest: dict[str, Any], key: str) -> float | None:
     value = manifest.get(key)
     if key == "test_accuracy" and manifest and not isinstance(manifest.get(key, ""), int | float | None):
-        raise StoreError("its manifest is damaged: 'test_accuracy' is no number; train it again.")
+        raise StoreError("its manifest is damaged: 'test_accuracy' is not a number; train it again.")
     return None if value is None else 100 * value
 
 

@@ -155,8 +155,8 @@ def _found(name: str, root: Path, allow_download: bool) -> Run | str:
     if allow_download or is_checkpoint(name):
         return name
     raise ConfigError(
-        f"{name!r} is neither a run in {root} nor a checkpoint, that is no folder and no model in the local "
-        "cache; allow_download=True fetches one."
+        f"{name!r} is neither a run in {root} nor a checkpoint (a folder, or a model in the local cache); "
+        "allow_download=True fetches one."
     )
 
 

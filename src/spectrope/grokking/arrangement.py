@@ -62,9 +62,7 @@ def stationarity(embeddings: Points) -> Stationarity:
     p, c = embeddings.shape
     pairs, distances = _distances(embeddings)
     if distances.min() < 1 - TOUCHING:
-        raise ConfigError(
-            f"embeddings must be at least 1 apart; got two that are {distances.min():.6g} apart."
-        )
+        raise ConfigError(f"distances between embeddings must be at least 1; got {distances.min():.6g}.")
     touching = pairs[np.abs(distances - 1) < TOUCHING]
     slopes = _slopes(embeddings, touching)
     pushes = np.linalg.lstsq(slopes.T, embeddings.ravel())[0]
@@ -96,7 +94,7 @@ def least_norm(p: int, width: int, seed: int, starts: int = 20) -> Points:
     descents = [_descent(p, width, rng) for _ in range(starts)]
     arrived = [one for one in descents if one is not None]
     if not arrived:
-        raise ConfigError(f"none of {starts} descents from random embeddings arrived; try another seed.")
+        raise ConfigError(f"none of {starts} descents from random embeddings converged; try another seed.")
     return min(arrived, key=lambda one: float(np.square(one).sum()))
 
 

@@ -93,7 +93,7 @@ def spark(shares: Sequence[float]) -> str:
 
 def show_grok(runs: Sequence[Run]) -> None:
     """Print scores of each run, in 80 columns."""
-    title = "grokked at: the step since which test accuracy has been 99 %"
+    title = "grokked at: the step from which test accuracy is at least 99 %"
     rows = [scores_of(run) for run in runs]
     table(title, tuple(rows[0]), [tuple(row.values()) for row in rows], numeric=tuple(rows[0]))
 

@@ -135,7 +135,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_file(path))
     except (ValueError, RecursionError):
-        raise StoreError(f"{path} is damaged: it is no JSON.") from None
+        raise StoreError(f"{path} is damaged: it is not valid JSON.") from None
     if not isinstance(value, dict) or nests_deeply(value):
         raise StoreError(f"{path} is damaged: it holds no JSON object, or one that nests too deeply.")
     return value

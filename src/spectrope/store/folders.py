@@ -26,7 +26,7 @@ def survey(root: str | Path) -> tuple[list[Run], list[tuple[Path, str]]]:
     """
     root = Path(root)
     if not root.is_dir():
-        raise StoreError(f"{root} is no folder; compare and train make one.")
+        raise StoreError(f"{root} is not a folder; compare and train make one.")
     with disk_errors(root, "read"):
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     runs: list[Run] = []

@@ -288,7 +288,7 @@ def load_run(path: str | Path) -> Run:
     path = Path(path)
     with disk_errors(path, "read"):
         if not path.is_dir():
-            raise StoreError(f"{path} is no folder.")
+            raise StoreError(f"{path} is not a folder.")
         run = Run(path)
         _identity(path)
         if run.finished:

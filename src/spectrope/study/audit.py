@@ -338,5 +338,7 @@ def _git(root: Path, *words: str) -> str:
     try:
         done = subprocess.run(("git", "-C", str(root), *words), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        raise StoreError(f"{root} is in no git repository with its history; the audit needs one.") from None
+        raise StoreError(
+            f"{root} is not in a git repository with its history, which the audit needs."
+        ) from None
     return done.stdout.strip()

@@ -163,7 +163,7 @@ class Claim(Registered, ABC):
         n = self.n_judged(seeds)
         if n < self.minimum_seeds:
             few = f"{n} seed{'s' * (n != 1)}"
-            return f"{few} decide{'s' * (n == 1)} nothing; {self.minimum_seeds} are the fewest."
+            return f"{few} decide{'s' * (n == 1)} nothing; {self.minimum_seeds} are needed."
         first = self.conditions[0]
         seen = self.see(rows, first, scale, seeds)
         arms = seen.arms or tuple(self.arms(first, scale, *self.numbers((0,), scale)))

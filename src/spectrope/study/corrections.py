@@ -117,7 +117,9 @@ class Withdrawals:
     def told(self, condition: str) -> str:
         """What is withdrawn of a condition, as a reason; empty if nothing is."""
         n = sum(len(runs) for one, runs in self.runs.items() if one.condition == condition)
-        return f"incomplete since {condition!r} was corrected and its {n} earlier rows withdrawn" if n else ""
+        return (
+            f"incomplete: {condition!r} was corrected, and its {n} earlier rows were withdrawn" if n else ""
+        )
 
     def lines(self) -> Iterator[tuple[str, int, str]]:
         """What is withdrawn, of how many runs, and why."""

@@ -23,8 +23,8 @@ def power_of(parts: Sequence[Part], n: int) -> str:
     kinds = (_of_means, _of_equality, _of_shares, _of_losses)
     lines = [*(line for kind in kinds for line in kind(parts, n)), *_of_premises(premises, n)]
     if not lines:
-        return "No part can be told before there are runs."
-    return f"{n} seeds show, four times in five, {'; '.join(lines)}."
+        return "The power cannot be computed before there are runs."
+    return f"With {n} seeds the power is 80 % {'; '.join(lines)}."
 
 
 def _of_means(parts: Sequence[Part], n: int) -> Iterator[str]:
@@ -34,8 +34,8 @@ def _of_means(parts: Sequence[Part], n: int) -> Iterator[str]:
     ]
     if shown:
         yield (
-            f"that it is reproduced where its mean lies {_range(shown)} standard deviations between seeds "
-            f"beyond the smallest effect of interest{_in_units(shown)}"
+            f"to reproduce the claim if the true mean exceeds the smallest effect of interest by "
+            f"{_range(shown)} standard deviations between seeds{_in_units(shown)}"
         )
 
 
@@ -44,39 +44,47 @@ def _of_equality(parts: Sequence[Part], n: int) -> Iterator[str]:
     if equal:
         least = _listed({f"{part.prediction.interest:g} {part.prediction.unit}" for part, _ in equal})
         yield (
-            f"that there is no difference, where there is none, if the smallest effect of interest, {least}, "
-            f"is at least {_range(equal)} standard deviations{_in_units(equal)}"
+            f"to show that there is no difference if the true difference is 0 and the smallest effect of "
+            f"interest, {least}, is at least {_range(equal)} standard deviations{_in_units(equal)}"
         )
 
 
 def _of_shares(parts: Sequence[Part], n: int) -> Iterator[str]:
     if any(isinstance(part.prediction, InRuns) for part in parts):
         share = detectable_proportion(n)
-        most = "no majority" if share is None else f"a majority of {100 * share:.0f} %"
-        few = "no minority" if share is None else f"a minority of {100 * (1 - share):.0f} %"
-        yield f"that it is reproduced for {most} of runs and contradicted for {few}"
+        if share is None:
+            yield "for no share of runs, neither to reproduce the claim nor to contradict it"
+        else:
+            most, few = 100 * share, 100 * (1 - share)
+            yield (
+                f"to reproduce the claim if it holds in {most:.0f} % of all runs, and to contradict it if it "
+                f"holds in {few:.0f} %"
+            )
 
 
 def _of_losses(parts: Sequence[Part], n: int) -> Iterator[str]:
     for part in parts:
         if isinstance(part.prediction, LostInRuns):
             unchanged, share = detectable_loss(n, part.prediction.interest)
-            kept = (
-                "that it is reproduced where no run changes" if unchanged else "never that it is reproduced"
-            )
-            lost = "in no case" if share is None else f"where {100 * share:.0f} % of runs lose the deposit"
-            yield f"{kept}, and that it is contradicted {lost}"
+            kept = "if no run changes" if unchanged else "in no case"
+            lost = "in no case" if share is None else f"if {100 * share:.0f} % of runs lose the deposit"
+            yield f"to reproduce the claim {kept}, and to contradict it {lost}"
 
 
 def _of_premises(premises: Sequence[Part], n: int) -> Iterator[str]:
     for part in premises:
         if isinstance(part.prediction, OfMean):
             beyond = [(part, detectable_difference(n, part.prediction.level))]
-            yield f"that its premise holds where its mean lies {_range(beyond)} beyond it{_in_units(beyond)}"
+            yield (
+                f"to confirm the premise if its true mean exceeds the threshold by {_range(beyond)} standard "
+                f"deviations{_in_units(beyond)}"
+            )
         elif isinstance(part.prediction, InRuns):
             share = detectable_proportion(n, beyond=part.prediction.interest)
-            size = "no share" if share is None else f"a share of {100 * share:.0f} %"
-            yield f"that its premise about runs holds for {size}"
+            runs = (
+                "for no share of runs" if share is None else f"if it holds in {100 * share:.0f} % of all runs"
+            )
+            yield f"to confirm the premise about runs {runs}"
 
 
 def _in_units(factors: SpreadParts) -> str:

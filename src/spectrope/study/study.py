@@ -65,7 +65,7 @@ class Study:
             raise UnknownNameError("scale", self.scale, SCALES)
         if not self.cases():
             asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
-            raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")
+            raise ConfigError(f"none of these claims is tested under {asked}; they are tested under {known}.")
 
     def rows_of(self, rows: StudyRows) -> list[StudyRow]:
         """The rows that there are of planned runs."""

@@ -50,7 +50,7 @@ def verify_file(path: str | Path, inputs: str | Path | None = None) -> Proof:
     try:
         certificate = json.loads(content, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
-        raise CertificateError(f"file: is no JSON: {str(error).splitlines()[0]}") from None
+        raise CertificateError(f"file: is not valid JSON: {str(error).splitlines()[0]}") from None
     head = {"format": (FORMAT,), "kind": tuple(KINDS), "subject": _fields("text", "target version")}
     head |= {"inputs": [_fields("text", "name sha256"), 0], "digest": "text"}
     _check(certificate, head | _fields("any", "claim witness"), "certificate")

@@ -163,7 +163,7 @@ def test_weights_that_are_not_finite_are_refused(layers, value, tmp_path):
 
 
 def test_a_name_that_is_too_long_is_no_checkpoint():
-    with pytest.raises(ConfigError, match=r"is no folder and no id of a model: File name too long\."):
+    with pytest.raises(ConfigError, match=r"is neither a folder nor the id of a model: File name too long\."):
         open_model("x" * 300)
 
 

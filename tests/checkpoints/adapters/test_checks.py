@@ -103,7 +103,7 @@ def test_an_index_does_not_lead_to_pickled_weights(folder, layers):
     weights = index(folder, "evil.bin")
     torch.save(weights, folder / "evil.bin")
     with pytest.raises(
-        UnsupportedError, match=r"maps weights to 'evil.bin', which is no safetensors .*allow_pickle=T"
+        UnsupportedError, match=r"maps weights to 'evil.bin', which is not a safetensors .*allow_pickle=T"
     ):
         open_model(folder, layers=layers)
 

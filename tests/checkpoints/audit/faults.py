@@ -207,30 +207,30 @@ def restarting_positions(model: Any, patch: Any) -> None:
     )
 
 
-PATH_FAULTS: dict[str, Fault] = {
+SERVING_FAULTS: dict[str, Fault] = {
     "left padding not skipped": Fault(
         "opt",
         padding_not_skipped,
-        ("path left padding",),
+        ("serving mode left padding",),
         "position of token 0",
         "row 2 expected, row 7 effective",
     ),
     "positions restarting in cached decoding": Fault(
         "llama-default",
         restarting_positions,
-        ("path cached decoding", "path chunked prefill"),
+        ("serving mode cached decoding", "serving mode chunked prefill"),
         "kernel of layer 0",
         "at query",
     ),
     "T5's biases restarting in cached decoding": Fault(
-        "t5", restarting_biases, ("path cached decoding",), "kernel of layer decoder 0", "at query"
+        "t5", restarting_biases, ("serving mode cached decoding",), "kernel of layer decoder 0", "at query"
     ),
 }
 
 
 def row(name: str, found: Audit) -> str:
     """The fault's row in the documentation's table: where it was found, and what was said of it."""
-    fault = (FAULTS | PATH_FAULTS)[name]
+    fault = (FAULTS | SERVING_FAULTS)[name]
     where = list(dict.fromkeys(where for where, _ in found.findings))
     about = next(str(finding) for _, finding in found.findings if finding.what == fault.what)
     return f"| {name} | {fault.family} | {', '.join(where)} | {about} |"
@@ -238,13 +238,13 @@ def row(name: str, found: Audit) -> str:
 
 def detect(name: str, patch: pytest.MonkeyPatch) -> Audit:
     """The audit of a model into which the fault was injected."""
-    fault = (FAULTS | PATH_FAULTS)[name]
+    fault = (FAULTS | SERVING_FAULTS)[name]
     model = FAMILIES[fault.family]()
     fault.inject(model, patch)
-    return audit(model, length=LENGTH, paths=name in PATH_FAULTS)
+    return audit(model, length=LENGTH, serving_modes=name in SERVING_FAULTS)
 
 
 if __name__ == "__main__":
-    for name in FAULTS | PATH_FAULTS:
+    for name in FAULTS | SERVING_FAULTS:
         with pytest.MonkeyPatch.context() as patch:
             print(row(name, detect(name, patch)))

@@ -31,7 +31,7 @@ def row(family: str, head: str) -> tuple[str, str]:
     except Exception as error:  # the library's own classes may lack what their default configuration needs
         return "not built", f"{type(error).__name__} in the library, with this page's small sizes"
     try:
-        found = [audit(model, length=LENGTH, paths=False) for model in models]
+        found = [audit(model, length=LENGTH, serving_modes=False) for model in models]
     except SpectropeError as error:
         return "refused", str(error)
     return next((word for one in found if (word := judged(one))[0] != "audited"), ("audited", ""))
@@ -45,7 +45,7 @@ def judged(found: Audit) -> tuple[str, str]:
     missing += (
         ["positions of the embeddings"] if {one.verdict for one in found.absolutes} - {"matches"} else []
     )
-    missing += ["attention of a form that is not read in some layers"] if found.unread else []
+    missing += ["an unsupported form of attention in some layers"] if found.unread else []
     missing += ["layers without softmax attention"] if found.without else []
     return ("partly", "; ".join(dict.fromkeys(missing))) if missing else ("audited", "")
 

@@ -27,15 +27,15 @@ def found():
 
 
 def test_a_folder_is_audited_with_the_command_s_options(folder):
-    found = audit(folder, dtype="bfloat16", layers="2:", length=32, paths=True, device="cpu")
+    found = audit(folder, dtype="bfloat16", layers="2:", length=32, serving_modes=True, device="cpu")
     assert (found.dtype, [layer.layer for layer in found.layers]) == ("bfloat16", [2, 3])
-    assert found.paths
+    assert found.serving_modes
     assert audit(str(folder), layers=slice(0, 1), length=16).ok
 
 
 def test_the_closing_line_names_attention_that_was_not_run():
     model = llama()
-    assert "attention functions make of random inputs. " in closing(audit(model, length=16))
+    assert "outputs of attention functions for random inputs. " in closing(audit(model, length=16))
     model.config._attn_implementation_internal = "flash_attention_2"
     found = audit(model, length=16)
     assert found.untried == ("layers.0.self_attn", "layers.1.self_attn")
@@ -50,7 +50,7 @@ def test_a_string_is_the_table(found):
     assert lines[1].split() == ["layer", "position", "effective", "mask", "verdict"]
     assert lines[3].split() == ["0", "relative", "rotary,", "base", "2e+06", "causal", "matches"]
     notes = [line for line in lines if line.startswith("note: ")]
-    assert len(lines) == 3 + len(found.layers) + len(found.paths) + len(notes)
+    assert len(lines) == 3 + len(found.layers) + len(found.serving_modes) + len(notes)
 
 
 def test_a_string_says_why_something_differs():

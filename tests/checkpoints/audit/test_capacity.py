@@ -73,7 +73,7 @@ def test_the_length_that_is_offered_is_accepted(monkeypatch):
         audit(model, length=8192, watch=unwatched)
     offered = int(str(refused.value).partition("fits is ")[2].partition(";")[0])
     assert 1024 < offered < 8192
-    assert audit(model, length=offered, watch=unwatched, paths=False, reach=False).length == offered
+    assert audit(model, length=offered, watch=unwatched, serving_modes=False, reach=False).length == offered
 
 
 def test_the_command_ends_with_2_and_one_line(scarce, tmp_path, capsys):
@@ -87,7 +87,7 @@ def test_the_command_ends_with_2_and_one_line(scarce, tmp_path, capsys):
 
 
 def test_the_default_length_is_not_checked(scarce):
-    assert audit(llama(), length=capacity.UNCHECKED, watch=unwatched, paths=False, reach=False).ok
+    assert audit(llama(), length=capacity.UNCHECKED, watch=unwatched, serving_modes=False, reach=False).ok
 
 
 def test_a_model_that_does_not_run_at_the_small_length_gives_its_own_reason(scarce):

@@ -136,7 +136,7 @@ def test_mpt_adds_alibi_although_it_is_switched_off():
 
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_configurations_raise_no_alarm(odd):
-    found = audit(ODD[odd](), length=LENGTH, paths=False)
+    found = audit(ODD[odd](), length=LENGTH, serving_modes=False)
     assert [(name, str(finding)) for name, finding in found.findings] == []
     assert found.ok
 
@@ -173,7 +173,7 @@ def test_the_model_is_left_as_it_was():
 
 @pytest.mark.parametrize("model", CHANGED)
 def test_caps_and_sinks_raise_no_alarm_and_kernels_keep_to_the_cap(model):
-    found = audit(CHANGED[model](), length=64, paths=True)
+    found = audit(CHANGED[model](), length=64, serving_modes=True)
     assert [(name, str(finding)) for name, finding in found.findings] == []
     kernels = torch.tensor([head.kernel for layer in found.layers for head in layer.heads])
     assert (kernels.abs().max() <= 0.002) == (model == "capped")

@@ -112,7 +112,7 @@ def test_a_fault_beyond_the_audited_length_is_named(name, monkeypatch):
     found = audit(model, length=LENGTH)
     assert {one.code for one in found.records} == {code}
     assert text in str(found)
-    assert found.records[0].impact.reason == "it shows beyond the audited length"
+    assert found.records[0].impact.reason == "it appears only beyond the audited length"
 
 
 def test_ends_of_windows_are_looked_at_behind_a_cache():
@@ -129,8 +129,8 @@ def test_what_was_not_looked_at_is_said():
 def test_the_closing_line_counts_what_was_looked_at_beyond():
     found = audit(mistral(), length=LENGTH)
     beyond = sum(position >= LENGTH for position in found.far.positions)
-    assert f"Not looked at: positions from 64 on, except {beyond} up to 32767;" in closing(found)
-    assert "Not looked at: positions from 64 on;" in closing(audit(mistral(), length=LENGTH, reach=False))
+    assert f"Not checked: positions from 64 on, except {beyond} up to 32767;" in closing(found)
+    assert "Not checked: positions from 64 on;" in closing(audit(mistral(), length=LENGTH, reach=False))
 
 
 def test_json_holds_what_was_looked_at():

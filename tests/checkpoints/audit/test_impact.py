@@ -83,12 +83,12 @@ def test_a_finding_of_a_window_has_no_impact_before_it(monkeypatch):
     ("name", "inject", "code", "reason"),
     [
         ("bloom", None, "SPE404", "its code calls no attention function that can be replaced"),
-        ("gpt2", looked_up(lambda rows: rows + 1), "SPE402", "it is of no attention layer"),
+        ("gpt2", looked_up(lambda rows: rows + 1), "SPE402", "it does not belong to an attention layer"),
         (
             "llama-default",
             at_kernel(lambda q, k, v: (q, k * (1 + 0.01 * torch.arange(k.shape[2]))[:, None], v)),
             "SPE403",
-            "the declared growth is known at the last position alone",
+            "the declared growth is known only at the last position",
         ),
     ],
 )

@@ -19,7 +19,7 @@ LONG = 160
 def wrong() -> Audit:
     """A Llama whose second layer turns by another base, at a length beyond the declared one."""
     model = llama(rope_parameters=dict(ROPES["yarn"]))
-    fitting = audit(model, length=LONG, paths=True)
+    fitting = audit(model, length=LONG, serving_modes=True)
     other = audit(llama(rope_parameters=dict(ROPES["default"])), length=LONG)
     layer = replace(fitting.layers[1], effective=other.layers[1].effective, verdict="differs")
     return replace(fitting, layers=(fitting.layers[0], layer))
@@ -123,7 +123,7 @@ def test_pairs_are_listed_with_their_wavelengths(audits):
     reach = replace(layer.reach, pairs=still)
     rows = reached(replace(audits["rotary"], layers=(replace(layer, reach=reach),)))["0"]
     assert [(row.pairs, row.wavelengths) for row in rows if "half a turn" in row.what] == [
-        ("3", "stand still")
+        ("3", "do not rotate")
     ]
 
 
@@ -137,7 +137,7 @@ def test_reaches_tell_of_aliasing_and_of_pairs_that_stand_still(audits):
     reach = replace(found.layers[0].reach, aliased=2, slowdown=None)
     text = reaches(replace(found, layers=(replace(found.layers[0], reach=reach),)))["0"]
     assert "2 rotate by more than half a turn per position, so their sense is ambiguous" in text
-    assert text.endswith("pairs are slowed from pair 1 on, which stand still at the end.")
+    assert text.endswith("pairs are slowed from pair 1 on, and the slowest do not rotate.")
 
 
 def test_names_are_shown_and_never_run(driver, audits, tmp_path):

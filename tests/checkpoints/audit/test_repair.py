@@ -28,7 +28,9 @@ def saved(tmp_path, model, **changes):
 def fixed(tmp_path, folder):
     """Exit code, and the corrected configuration if one was written."""
     before = (folder / "config.json").read_bytes()
-    code = main(("audit", str(folder), "--length", "48", "--without-paths", "--fix", str(tmp_path / "out")))
+    code = main(
+        ("audit", str(folder), "--length", "48", "--without-serving-modes", "--fix", str(tmp_path / "out"))
+    )
     assert (folder / "config.json").read_bytes() == before
     path = tmp_path / "out" / "config.json"
     assert [one.name for one in (tmp_path / "out").iterdir()] == ["config.json"] if path.is_file() else True
@@ -67,7 +69,7 @@ def test_the_corrected_configuration_makes_the_checkpoint_match(tmp_path):
     folder = saved(tmp_path, FAMILIES["llama-default"](), rope_theta=10000.0)
     fixed(tmp_path, folder)
     (folder / "config.json").write_bytes((tmp_path / "out" / "config.json").read_bytes())
-    assert audit(folder, length=48, paths=False).ok
+    assert audit(folder, length=48, serving_modes=False).ok
 
 
 def test_what_the_library_ignores_is_to_change_in_code(tmp_path, capsys):
@@ -78,7 +80,7 @@ def test_what_the_library_ignores_is_to_change_in_code(tmp_path, capsys):
     (folder / "config.json").write_text(json.dumps(fields))
     assert fixed(tmp_path, folder) == (1, None)
     out = capsys.readouterr().out
-    assert "No edit of config.json makes the audit find less; nothing was written." in out
+    assert "No edit of config.json reduces the findings; nothing was written." in out
     assert "To change in code: SPE301 slopes of ALiBi differ: " in out
 
 

@@ -50,7 +50,7 @@ def test_a_sampled_family_is_audited_in_every_arithmetic(family):
 
 @pytest.mark.parametrize("family", MENDED)
 def test_a_family_that_was_misread_raises_no_alarm(family):
-    found = audit(model_of(family), length=LENGTH, paths=False)
+    found = audit(model_of(family), length=LENGTH, serving_modes=False)
     assert found.findings == []
     assert found.outcome == "matches"
 
@@ -85,7 +85,7 @@ def test_a_stack_that_is_not_read_leaves_the_answer_incomplete():
     found = audit(model_of("led"), length=LENGTH)
     assert found.outcome == "incomplete"
     assert any("encoder" in module for module in found.unread)
-    assert "its attention is of a form that is not read" in str(found)
+    assert "its form of attention is not supported" in str(found)
 
 
 def test_the_head_width_of_a_layer_is_its_own(monkeypatch):

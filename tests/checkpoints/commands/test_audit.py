@@ -21,7 +21,7 @@ RECORD = {
     "length",
     "absolutes",
     "layers",
-    "paths",
+    "serving_modes",
 }
 RECORD |= {"unread", "without", "untried", "far", "unserved", "notes"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
@@ -73,15 +73,17 @@ def wide(monkeypatch):
 
 
 def test_a_match_ends_with_0(checkpoints, capsys):
-    assert main(("audit", str(checkpoints / "one"), "--paths")) == 0
+    assert main(("audit", str(checkpoints / "one"), "--serving-modes")) == 0
     out = capsys.readouterr().out
     assert "128 positions in float32" in out
     assert "rotary, base 500000" in out
     assert "cached decoding" in out
     assert "Every layer applies what the configuration declares, in everything that was tested" in out
-    assert "what attention functions make of random inputs. Kernels of cached decoding, left padding, " in out
+    assert (
+        "outputs of attention functions for random inputs. Kernels of cached decoding, left padding, " in out
+    )
     closed = " ".join(out.split())
-    assert "are those of a plain forward pass, over a few tokens. Not looked at: positions from " in closed
+    assert "are those of a plain forward pass, over a few tokens. Not checked: positions from " in closed
 
 
 def test_a_table_of_positions_is_shown_with_its_first_row(checkpoints, capsys):
@@ -221,8 +223,8 @@ def test_the_impact_on_a_text_of_the_user_s(checkpoints, tmp_path, capsys):
     assert re.search(r"nats after 8 tokens of the text, [0-9.e-]+ after 39", out)
     assert main((*arguments[:-1], str(tmp_path / "none.txt"))) == BAD_INPUT
     assert "cannot be read as text" in capsys.readouterr().err
-    assert main((*arguments[:4], "--paths", "--without-paths")) == BAD_INPUT
-    assert "--paths and --without-paths exclude each other" in capsys.readouterr().err
+    assert main((*arguments[:4], "--serving-modes", "--without-serving-modes")) == BAD_INPUT
+    assert "--serving-modes and --without-serving-modes exclude each other" in capsys.readouterr().err
 
 
 def test_a_fix_of_what_matches_writes_nothing_and_says_so(checkpoints, tmp_path, capsys):
@@ -231,7 +233,7 @@ def test_a_fix_of_what_matches_writes_nothing_and_says_so(checkpoints, tmp_path,
         str(checkpoints / "one"),
         "--length",
         "32",
-        "--without-paths",
+        "--without-serving-modes",
         "--fix",
         str(tmp_path / "out"),
     )

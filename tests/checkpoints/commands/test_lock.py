@@ -16,7 +16,7 @@ def locked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(console, "width", 200)
     llama(rope_parameters=ROPES["default"]).save_pretrained(tmp_path / "model")
-    assert main(("lock", "model", "--length", "48", "--without-paths")) == 0
+    assert main(("lock", "model", "--length", "48", "--without-serving-modes")) == 0
     capsys.readouterr()
     return tmp_path
 
@@ -32,7 +32,7 @@ def edit_base(folder, base):
 def test_an_unchanged_checkpoint_is_as_locked(locked, capsys):
     assert main(("check",)) == 0
     out = capsys.readouterr().out
-    assert "As locked." in out
+    assert "Nothing changed." in out
     assert "layer 1" in out
 
 
@@ -98,7 +98,7 @@ def test_json_is_the_whole_answer(locked, capsys):
     read = json.loads(capsys.readouterr().out)
     assert (read["ok"], read["whole"], read["between"]) == (False, True, "config.json edited")
     assert read["moves"][0]["code"] == "SPE101"
-    assert main(("lock", "model", "--length", "48", "--without-paths", "--json")) == 0
+    assert main(("lock", "model", "--length", "48", "--without-serving-modes", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["layers"][0]["applies"] == "rotary, base 10000"
 
 
@@ -106,8 +106,8 @@ def test_what_is_locked_although_it_differs_is_said(locked, capsys):
     config = json.loads((locked / "model" / "config.json").read_text())
     config["rope_parameters"]["original"] = config["rope_parameters"].pop("rope_theta")
     (locked / "model" / "config.json").write_text(json.dumps(config | {"no_rope_layers": [1, 0]}))
-    assert main(("lock", "model", "--length", "48", "--without-paths")) == 0
-    assert "layer 1, locked as it is: SPE110 encoding" in capsys.readouterr().out
+    assert main(("lock", "model", "--length", "48", "--without-serving-modes")) == 0
+    assert "layer 1, locked with this finding: SPE110 encoding" in capsys.readouterr().out
 
 
 def test_a_slice_is_locked_and_checked(locked, capsys):
@@ -120,7 +120,7 @@ def test_a_slice_is_locked_and_checked(locked, capsys):
     ("arguments", "message"),
     [
         (("check", "nowhere.lock"), "cannot read nowhere.lock"),
-        (("check", "model/config.json"), "model/config.json is no lock: "),
+        (("check", "model/config.json"), "model/config.json is not a lock: "),
         (("check", "--model", "nowhere"), "nowhere is neither a folder nor in the local cache"),
         (("lock", "model", "--out", "no/folder/lock"), "cannot write no/folder/lock"),
         (("lock", "model", "--length", "4"), "an audit's length must be at least 8; got 4."),

@@ -182,7 +182,7 @@ def test_files_that_are_no_gguf_files_are_refused(plain, tmp_path):
     (tmp_path / "text.gguf").write_text("hello")
     with pytest.raises(ConfigError, match="no GGUF file: it does not begin with the letters GGUF"):
         audit_gguf(tmp_path / "text.gguf")
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         audit_gguf(plain / "model.gguf", tmp_path / "missing")
     with pytest.raises(ConfigError, match="an audit's length must be at least 1; got 0"):
         audit_gguf(plain / "model.gguf", length=0)
@@ -248,7 +248,7 @@ class TestTheCommand:
         assert record["layers"][0]["effective"]["turning"]["pairing"] == "halves"
 
     def test_options_of_models_that_run_are_refused(self, plain, capsys):
-        assert main(["audit", str(plain / "model.gguf"), "--paths"]) == BAD_INPUT
-        assert "--paths is for models that run" in capsys.readouterr().err
+        assert main(["audit", str(plain / "model.gguf"), "--serving-modes"]) == BAD_INPUT
+        assert "--serving-modes is for models that run" in capsys.readouterr().err
         assert main(["audit", str(plain / "source"), "--source", str(plain / "source")]) == BAD_INPUT
-        assert "--source goes with a GGUF file" in capsys.readouterr().err
+        assert "--source applies only to GGUF files" in capsys.readouterr().err

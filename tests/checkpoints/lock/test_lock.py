@@ -36,7 +36,7 @@ def held(model):
 )
 def test_a_lock_survives_its_file_and_an_unchanged_model_matches_it(family, tmp_path):
     model = FAMILIES[family]()
-    held = locked(model, paths=False)
+    held = locked(model, serving_modes=False)
     read = read_lock(write_lock(held, tmp_path / "spectrope.lock"))
     assert read == held
     result = checked(read, model, sp.unwatched)
@@ -71,7 +71,7 @@ def test_a_changed_base_moves_every_layer_and_is_named(model, held):
     ]
     told = "base: 500000 locked, 10000 now (rotary, base 500000 is still declared)"
     assert [str(move) for move in result.moves] == [told, told]
-    assert "Changed since the lock: neither a version nor the configuration." in str(result)
+    assert "Changed since the lock: neither library versions nor the configuration." in str(result)
 
 
 def test_it_says_between_which_versions(held):
@@ -98,7 +98,7 @@ HALVES_TO_ADJACENT = torch.arange(16).view(2, 8).T.flatten()
 def test_permuted_rows_move_the_kernels_of_their_layer_alone(model, held):
     result = checked(held, permuted(model, HALVES_TO_ADJACENT), sp.unwatched)
     assert [(move.where, move.code) for move in result.moves] == [("layer 1", "SPE701")]
-    assert "heads 0, 1, 2, 3; rows of queries and keys in another order" in str(result.moves[0])
+    assert "heads 0, 1, 2, 3; a different order of the rows of queries and keys" in str(result.moves[0])
     assert result.whole
 
 
@@ -132,7 +132,7 @@ def test_a_tolerance_in_the_file_is_honoured(model, held, tmp_path):
 
 def test_what_was_wrong_when_it_was_locked_is_accepted(model):
     wrong = with_base(model, 1e4)
-    held = locked(wrong, paths=False)
+    held = locked(wrong, serving_modes=False)
     assert held.layers[0].findings[0].startswith("SPE101 base: 500000 declared, 10000 effective")
     assert checked(held, wrong, sp.unwatched).ok
     assert not checked(held, model, sp.unwatched).ok
@@ -140,13 +140,13 @@ def test_what_was_wrong_when_it_was_locked_is_accepted(model):
 
 def test_a_table_of_positions_that_moves_is_named():
     model = FAMILIES["opt"]()
-    held = locked(model, paths=False)
+    held = locked(model, serving_modes=False)
     model.model.decoder.embed_positions.weight.data *= 2
     [move] = checked(held, model, sp.unwatched).moves
     assert (move.where, move.what) == ("embeddings of decoder.layers.0", "vectors by position")
 
 
-def test_paths_that_differ_now_are_named(held):
+def test_serving_modes_that_differ_now_are_named(held):
     after = replace(held, paths=tuple(replace(one, verdict="differs") for one in held.paths[:1]))
     moves = check(held, after).moves
     assert {move.code for move in moves} == {"SPE703"}
@@ -167,7 +167,7 @@ def test_a_slice_of_layers_is_locked_and_checked(model, tmp_path):
     ("text", "message"),
     [
         ("format = 9", "format must be 1; got 9"),
-        ("not toml", "is no lock: "),
+        ("not toml", "is not a lock: "),
         ("format = 1", "Lock.model"),
         ("format = 1\nlayers = 3", "spectrope lock` writes it anew"),
     ],

@@ -18,7 +18,7 @@ def repository(pytester):
     """A folder with a checkpoint and its lock."""
     model = llama(rope_parameters=ROPES["default"])
     model.save_pretrained(pytester.path / "model")
-    held = lock(model, length=32, paths=False, name="model", watch=sp.unwatched)
+    held = lock(model, length=32, serving_modes=False, name="model", watch=sp.unwatched)
     write_lock(held, pytester.path / "spectrope.lock")
     return pytester
 

@@ -115,7 +115,7 @@ def test_tables_hold_what_the_toolkit_measures(batch):
     assert tables["spectrum"]["contraction_spectral"][4:].to_list() == pytest.approx(contraction.tolist())
     for name in ("p_value", "contraction_nuclear", "factorisation", "toeplitz_content"):
         assert tables["spectrum"][name].null_count() == 0
-    assert tables["bands"].select("layer", "head", "band").rows()[-1] == (1, 3, 8)
+    assert tables["bands"].select("layer", "head", "band").rows()[-1] == (1, 3, 7)
     assert tables["bands"]["frequency_high"].max() == pytest.approx(1.0)
     assert told == [Progress("spectrum", 1, 2), Progress("spectrum", 2, 2)]
 

@@ -65,9 +65,9 @@ def test_a_run_that_lacks_a_field_hides_no_other(tmp_path, capsys):
     others = {
         "it has no 'seed'": open_run(tmp_path / "runs", {k: v for k, v in fields.items() if k != "seed"}, 1),
         "its task has no name": open_run(tmp_path / "runs", fields | {"task": {}}, 1),
-        "'test_accuracy' is no number": open_run(tmp_path / "runs", fields | {"seed": 5}, 1),
+        "'test_accuracy' is not a number": open_run(tmp_path / "runs", fields | {"seed": 5}, 1),
     }
-    others["'test_accuracy' is no number"].finish({"seconds": 1.0})
+    others["'test_accuracy' is not a number"].finish({"seconds": 1.0})
     assert main(("runs",)) == 0
     shown = capsys.readouterr()
     assert whole.id in shown.out
@@ -125,7 +125,9 @@ def test_a_report_names_the_runs_that_it_leaves_out(tmp_path, capsys, trained):
     (tmp_path / "runs" / "broken" / "config.json").write_text('{"config": ')
     assert main(("report",)) == 0
     told = capsys.readouterr().err
-    assert re.fullmatch(r"spectrope: left out: broken: .*config\.json is damaged: it is no JSON\.\n", told)
+    assert re.fullmatch(
+        r"spectrope: left out: broken: .*config\.json is damaged: it is not valid JSON\.\n", told
+    )
     assert trained in (tmp_path / "report.html").read_text()
 
 

@@ -25,7 +25,7 @@ def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
     assert re.search(r"layer +head +Toeplitz +p +contr\. +residual +rank +content +raw", out)
     assert "No drops that differ between heads" in out
     bands = out[out.index("mean energy of bands of frequencies, 1 to 0.") :].splitlines()[2:7]
-    assert bands[0].split() == ["layer", *"12345678"]
+    assert bands[0].split() == ["layer", *"01234567"]
     assert sum(map(float, bands[2].split()[1:])) == pytest.approx(1, abs=0.02)
     assert out.endswith(
         f"Tables in {run.path.relative_to(tmp_path)}, named as spectrum-16-examples-9-draws.\n"
@@ -108,7 +108,7 @@ def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):
         (("abc", "--encoding", "rope"), "exactly one of"),
         (("abc",), "'abc' is neither a run in runs"),
         (("--encoding", "rop"), "unknown encoding 'rop'; did you mean rope"),
-        (("--encoding", "nope"), "NoPE has no Toeplitz matrix of its own: NoPE does nothing"),
+        (("--encoding", "nope"), "NoPE has no Toeplitz matrix of its own: NoPE does not change"),
         (("--encoding", "rope", "--length", "1"), "length must be at least 2; got 1."),
         (("--encoding", "rope", "--n-heads", "0"), "n_heads must be at least 1; got 0."),
         (("--encoding", "rope", "--out", "file"), "a file stands where a folder should"),

@@ -57,7 +57,7 @@ def test_a_probe_that_cannot_measure_a_model_is_refused_before_there_is_a_run(tm
     ("content", "message"),
     [
         (None, "cannot be read: No such file"),
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ("[1]", "must hold one JSON object"),
         ("[" * 100_000 + "]" * 100_000, "recipe r.json is nested too deep; see recipes/ for examples."),
         ('{"config": 5}', '"config" must hold a JSON object; got 5.'),

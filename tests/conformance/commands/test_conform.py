@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
         ("{file}:missing", "has no 'missing'"),
         ("{file}:of_one", r"must take \(x, positions\)"),
         ("{file}:short", r"must return a tensor with shape \(1, 2, 12, 64\); got"),
-        ("{file}:torch", "is no function; got module"),
+        ("{file}:torch", "is not a function; got module"),
         ("no_such_module:f", "no_such_module cannot be imported"),
         ("leaves_at_once:f", "leaves_at_once cannot be imported: SystemExit"),
         ("json", "named as module:name"),

@@ -216,11 +216,11 @@ def test_the_scatter_has_a_point_per_head_of_every_run_that_knows_the_quantity(s
 def test_the_scatter_shows_bands_where_a_run_has_them(tmp_path):
     run = add_spectra(make_run(tmp_path, "rope"))
     correlation = run.frame("correlation")
-    band = correlation.filter(quantity="toeplitz").with_columns(quantity=pl.lit("band_1"))
+    band = correlation.filter(quantity="toeplitz").with_columns(quantity=pl.lit("band_0"))
     run.write_frame("correlation", pl.concat([correlation, band]))
     drawn = {panel.title: panel.layers["heads"].rows for panel in panels("scatter", [run])}
-    first = run.frame("bands").filter(band=1)
-    assert sorted(row["value"] for row in drawn["band 1"]) == sorted(first["share"])
+    first = run.frame("bands").filter(band=0)
+    assert sorted(row["value"] for row in drawn["band 0"]) == sorted(first["share"])
 
 
 def test_terms_are_stacked_by_layer_as_means_over_heads_for_each_design(store):

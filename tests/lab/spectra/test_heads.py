@@ -89,7 +89,7 @@ def test_an_ablated_run_has_correlations_and_the_rest_as_before(run):
     run.write_frame("ablation", drops)
     tables = spectrum(run, CPU, FEW)
     table = tables.pop("correlation")
-    bands = {f"band_{band}" for band in range(1, 9)} if "bands" in tables else set()
+    bands = {f"band_{band}" for band in range(8)} if "bands" in tables else set()
     assert bands <= set(table["quantity"]) <= set(QUANTITIES) | bands
     assert set(table["scope"]) == {"heads", "within layers"}
     assert (table["rho_low"] <= table["rho_high"]).all()
@@ -126,10 +126,10 @@ def test_the_energy_of_a_band_is_set_against_the_drops():
     measured = heads.with_columns(**dict.fromkeys(QUANTITIES, pl.lit(None, pl.Float64)))
     ablation = heads.with_columns(drop=pl.col("head") + 0.1 * pl.col("layer"))
     share = pl.col("head") / 16
-    low, high = (heads.with_columns(band=b, share=s) for b, s in ((1, share), (2, 1 - share)))
+    low, high = (heads.with_columns(band=b, share=s) for b, s in ((0, share), (1, 1 - share)))
     table = correlation_table(measured, ablation, pl.concat([low, high]))
     found = dict(table.filter(scope="within layers").select("quantity", "rho").rows())
-    assert found == {"band_1": pytest.approx(1), "band_2": pytest.approx(-1)}
+    assert found == {"band_0": pytest.approx(1), "band_1": pytest.approx(-1)}
 
 
 def test_the_longest_examples_share_their_least_length():

@@ -108,9 +108,9 @@ def test_a_task_without_a_configuration_of_its_own_is_refused():
     [
         (("distanc", "rope"), "unknown task 'distanc'; did you mean distance"),
         (("distance", "rpe"), "unknown encoding 'rpe'; did you mean rope"),
-        (("none.py:Mine", "rope"), r"none\.py is no file"),
-        (("distance", "none.py:Mine"), r"none\.py is no file"),
-        (("distance", "mla+none.py:Mine"), r"none\.py is no file"),
+        (("none.py:Mine", "rope"), r"none\.py is not a file"),
+        (("distance", "none.py:Mine"), r"none\.py is not a file"),
+        (("distance", "mla+none.py:Mine"), r"none\.py is not a file"),
     ],
 )
 def test_other_names_are_refused(names, told):

@@ -59,7 +59,7 @@ def test_rows_that_cannot_be_written_are_refused_before_anything_is_trained(tmp_
 @pytest.mark.parametrize("words", [("list",), ("report", "--out", "page.md")])
 def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, words):
     line = refused(capsys, "claims", *words, "--rows", "resluts")
-    assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
+    assert "--rows resluts is not a folder; `spectrope claims run --rows resluts` makes it." in line
     assert not list(tmp_path.iterdir())
 
 

@@ -85,7 +85,7 @@ def _check_index(index: Path, allow_pickle: bool) -> None:
         )  # others are read where pickle is allowed alone
         if meant and not file.endswith(".safetensors") and not allow_pickle:
             raise UnsupportedError(
-                f"{index} maps weights to {file!r}, which is no safetensors file, and unpickling can run "
+                f"{index} maps weights to {file!r}, which is not a safetensors file, and unpickling can run "
                 "code; save them as safetensors with save_pretrained where you trust them, or give "
                 "allow_pickle=True."
             )

@@ -93,7 +93,7 @@ def runs_at(length: int, model: nn.Module) -> Iterator[None]:
 
     Raises:
         UnsupportedError: If what is run fails: because it is too long, because the model takes more than
-            tokens, or because its attention is of a form that is not read.
+            tokens, or because its form of attention is not supported.
     """
     try:
         yield

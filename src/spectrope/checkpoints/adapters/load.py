@@ -229,7 +229,7 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError as error:  # as for a name that is too long
-        raise ConfigError(f"{path} is no folder and no id of a model: {error.strerror}.") from None
+        raise ConfigError(f"{path} is neither a folder nor the id of a model: {error.strerror}.") from None
 
 
 @contextlib.contextmanager

@@ -62,5 +62,5 @@ def _fields(folder: Path) -> dict[str, Any]:
     try:
         fields = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        raise ConfigError(f"{folder / CONFIG} is no JSON object; save the adapter anew.") from None
+        raise ConfigError(f"{folder / CONFIG} is not a valid JSON object; save the adapter anew.") from None
     return fields if isinstance(fields, dict) else {}

@@ -2,7 +2,7 @@
 
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.diff import Difference, diff
-from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, HeadRecord, LayerRecord, PathRecord
+from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, HeadRecord, LayerRecord, ServingRecord
 from spectrope.checkpoints.audit.run import audit
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Discrepancy",
     "HeadRecord",
     "LayerRecord",
-    "PathRecord",
+    "ServingRecord",
     "audit",
     "diff",
 ]

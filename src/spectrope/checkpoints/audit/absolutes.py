@@ -53,7 +53,7 @@ def _lookups(absolute: Absolute, declared: int) -> list[Discrepancy]:
     """Where tokens look up other rows than their own, or rows are multiplied."""
     rows, first = absolute.rows, int(absolute.rows[0])
     if bool((rows < 0).any()):
-        return [Discrepancy("absolute term", "rows of the table", "vectors that are no rows of it")]
+        return [Discrepancy("absolute term", "rows of the table", "vectors that are not rows of it")]
     if not torch.equal(rows, torch.arange(first, first + len(rows), device=rows.device)):
         return [Discrepancy("positions", "those of the tokens", named_positions(rows.double() - declared))]
     if first != declared:

@@ -437,7 +437,7 @@ FAULTS = (
         ("attention function",),
         "The attention function gives keys other weights than softmax of the masked logits, of the layer or "
         "of the heads named, or reads the values of other heads.",
-        "A kernel of one's own takes key-value heads in turn instead of in runs, normalises over the wrong "
+        "A custom kernel takes key-value heads in turn instead of in runs, normalises over the wrong "
         "axis, or drops weights after softmax.",
         "Compare the function with plain attention on random inputs, with grouped heads and with a mask.",
         "Independent of the distance.",
@@ -514,7 +514,7 @@ FAULTS = (
         "a serving mode changed",
         ("serving mode",),
         "Cached decoding, padding or packing agreed with a plain forward pass when the checkpoint was "
-        "locked, and does no longer, or the reverse.",
+        "locked, but no longer does, or vice versa.",
         "A new version of a library counts positions or builds masks in another way.",
         "Return to the locked version of the library, or report the change to its maintainers; SPE501 "
         "describes what to look for.",

@@ -7,50 +7,50 @@ import torch
 from torch import Tensor, nn
 
 from spectrope.checkpoints.audit.bias import row_centred
-from spectrope.checkpoints.audit.paths import Paths, Refused
+from spectrope.checkpoints.audit.serving import Refused, ServingModes
 from spectrope.checkpoints.probes.served import kernel_rows
 
 NAMED = 3  # Buffers that a note names.
 
 
-def conversion_notes(paths: Paths) -> tuple[str, ...]:
+def conversion_notes(modes: ServingModes) -> tuple[str, ...]:
     """Conversions that would change the kernels of a model whose layers are right, in words.
 
     The model's buffers are changed as a conversion changes them, its kernels measured, and the buffers put
     back.
 
     Args:
-        paths: Of the model.
+        modes: Serving modes of the model.
     """
-    return tuple(note for note in (_rounded(paths), _emptied(paths)) if note)
+    return tuple(note for note in (_rounded(modes), _emptied(modes)) if note)
 
 
-def _rounded(paths: Paths) -> str:
+def _rounded(modes: ServingModes) -> str:
     """What `model.to(torch.bfloat16)` changes beyond the arithmetic, "" if nothing."""
-    buffers = [name for name, x in _buffers(paths.model) if not torch.equal(_in_bfloat16(x), x)]
-    moved = _moved(paths, buffers, _in_bfloat16)
+    buffers = [name for name, x in _buffers(modes.model) if not torch.equal(_in_bfloat16(x), x)]
+    moved = _moved(modes, buffers, _in_bfloat16)
     if not moved:
         return ""
     return (
-        f"model.to(torch.bfloat16) would round {_listed(buffers)} and move the kernels of {moved} within "
-        f"{paths.tokens} tokens; from_pretrained(..., dtype=torch.bfloat16) loads without it"
+        f"model.to(torch.bfloat16) would round {_listed(buffers)} and change the kernels of {moved} within "
+        f"{modes.tokens} tokens; from_pretrained(..., dtype=torch.bfloat16) loads without it"
     )
 
 
-def _emptied(paths: Paths) -> str:
+def _emptied(modes: ServingModes) -> str:
     """What `to_empty` loses that no checkpoint brings back, "" if nothing."""
     lost = {
         f"{name}.{buffer}".lstrip(".")
-        for name, module in paths.model.named_modules()
+        for name, module in modes.model.named_modules()
         for buffer in module._non_persistent_buffers_set
     }
-    buffers = [name for name, _ in _buffers(paths.model) if name in lost]
-    moved = _moved(paths, buffers, torch.zeros_like)
+    buffers = [name for name, _ in _buffers(modes.model) if name in lost]
+    moved = _moved(modes, buffers, torch.zeros_like)
     if not moved:
         return ""
     return (
-        f"after to_empty(), load_state_dict does not bring back {_listed(buffers)}, on which the kernels of "
-        f"{moved} depend; from_pretrained computes it again"
+        f"after to_empty(), load_state_dict does not bring back {_listed(buffers)}, which changes the "
+        f"kernels of {moved}; from_pretrained computes it again"
     )
 
 
@@ -64,21 +64,21 @@ def _in_bfloat16(x: Tensor) -> Tensor:
     return x.bfloat16().to(x.dtype)
 
 
-def _moved(paths: Paths, buffers: list[str], change: Callable[[Tensor], Tensor]) -> str:
+def _moved(modes: ServingModes, buffers: list[str], change: Callable[[Tensor], Tensor]) -> str:
     """How many layers' kernels differ once buffers are changed, and by how much; "" if none does."""
     if not buffers:
         return ""
     try:
-        with _changed(paths.model, buffers, change):
-            after = paths.served(lambda: paths.forward(paths.tokens))
+        with _changed(modes.model, buffers, change):
+            after = modes.served(lambda: modes.forward(modes.tokens))
     except Refused:
         return ""
     gaps = []
     for module, calls in after.calls.items():
-        plain, allowed = paths.reference[module][0]
+        plain, allowed = modes.reference[module][0]
         wanted, got = (row_centred(x[0], allowed[0]) for x in (plain, kernel_rows(calls[0])[0]))
         gap = (wanted - got).abs().max()
-        if bool(gap > paths.bound(wanted, plain)):
+        if bool(gap > modes.bound(wanted, plain)):
             gaps.append(gap.item())
     layers = "1 layer" if len(gaps) == 1 else f"{len(gaps)} layers"
     return f"{layers} by up to {max(gaps):.2g}" if gaps else ""

@@ -12,7 +12,7 @@ class Finding:
 
     Args:
         code: Of the catalogue; `spectrope explain CODE` prints its entry.
-        where: Layer, embeddings or path.
+        where: Layer, embeddings or serving mode.
         layer: Number of the layer in its stack; None elsewhere.
         head: Query head or key-value head, as the message says; None for a whole layer.
         declared: What was expected.

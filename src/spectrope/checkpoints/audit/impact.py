@@ -53,5 +53,5 @@ class Impact:
         return f"next-token divergence {where}" + ("" if self.loss is None else f"; loss {self.loss:+.2g}")
 
 
-NOT_OF_A_LAYER = Impact(reason="it is of no attention layer")
+NOT_OF_A_LAYER = Impact(reason="it does not belong to an attention layer")
 UNMEASURED = Impact(reason="the audit measured none")

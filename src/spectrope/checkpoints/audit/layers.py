@@ -150,7 +150,7 @@ def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> l
 def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:
     """Remedies of findings at far positions, which no sequence of the audited length shows."""
     module = model.get_submodule(record.module)
-    reason = "it shows beyond the audited length"
+    reason = "it appears only beyond the audited length"
     return [Remedy(module, one, reason) for one in record.findings[len(known) :]]
 
 
@@ -230,7 +230,7 @@ def judge(
         return "differs", ""
     wanted, got = declared.turning, effective.turning
     if wanted is not None and got is not None and got.gain is None and wanted.gain != 1:
-        return "cannot tell", "the vectors before rotation were not seen, so their factor is not known"
+        return "cannot tell", "the vectors before rotation could not be observed, so their factor is unknown"
     return "matches", ""
 
 

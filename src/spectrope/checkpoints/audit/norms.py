@@ -71,7 +71,11 @@ def _departure(
         return ""
     if any(is_close(form) for form in forms):
         return "normalised vectors without its weights"
-    return "its input unchanged" if is_close(taken) else "neither its input nor that normalised and weighted"
+    return (
+        "its input unchanged"
+        if is_close(taken)
+        else "neither its input nor its normalised and weighted input"
+    )
 
 
 def _normalised(x: Float[Tensor, "n d"], epsilon: float) -> Iterator[Float[Tensor, "n d"]]:

@@ -133,7 +133,7 @@ def stretches(numbers: Sequence[int]) -> str:
 
 def _wavelengths(pairs: Sequence[PairReach]) -> str:
     known = sorted(pair.wavelength for pair in pairs if pair.wavelength is not None)
-    still = "stand still" if len(known) < len(pairs) else ""
+    still = "do not rotate" if len(known) < len(pairs) else ""
     turning = " to ".join(dict.fromkeys(rounded(known[end]) for end in (0, -1))) if known else ""
     return ", ".join(text for text in (turning, still) if text)
 
@@ -189,6 +189,6 @@ def _reach(layer: LayerRecord) -> str:
             f"{reach.aliased} rotate by more than half a turn per position, so their sense is ambiguous"
         )
     if reach.slowed_from is not None:
-        most = "which stand still at the end" if reach.slowdown is None else f"by up to {reach.slowdown:.4g}"
+        most = "and the slowest do not rotate" if reach.slowdown is None else f"by up to {reach.slowdown:.4g}"
         parts.append(f"pairs are slowed from pair {reach.slowed_from} on, {most}")
     return "; ".join(parts) + "."

@@ -111,23 +111,23 @@ class AbsoluteRecord:
 
 
 @dataclass(frozen=True)
-class PathRecord:
+class ServingRecord:
     """Whether one serving mode gives the kernels of a plain forward pass.
 
     Args:
-        path: Which way.
+        mode: Name of the serving mode.
         verdict: "matches" or "differs", or "cannot tell" where the model refuses it.
         findings: First layer that differs and by how much.
         reason: What the model refuses it with, else "".
     """
 
-    path: str
+    mode: str
     verdict: LayerVerdict
     findings: tuple[Discrepancy, ...]
     reason: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path} ({self.reason})" if self.reason else self.path
+        return f"{self.mode} ({self.reason})" if self.reason else self.mode
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,10 +142,10 @@ class Audit:
         length: Positions.
         absolutes: A record per stack of layers.
         layers: A record per attention layer.
-        paths: A record per serving mode that was looked at.
+        serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         notes: Conversions of the model that would change its kernels, in words.
-        unread: Dotted names of modules whose attention is of a form that is not read.
+        unread: Dotted names of modules whose form of attention is not supported.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
         untried: Dotted names of modules whose attention function was not tested on random inputs.
         impacts: Impact of each finding of each layer.
@@ -159,7 +159,7 @@ class Audit:
     length: int
     absolutes: tuple[AbsoluteRecord, ...]
     layers: tuple[LayerRecord, ...]
-    paths: tuple[PathRecord, ...] = ()
+    serving_modes: tuple[ServingRecord, ...] = ()
     unread: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
@@ -172,14 +172,14 @@ class Audit:
     def outcome(self) -> AuditOutcome:
         """Whether everything matches, something differs, or nothing differs but something could not be
         determined."""
-        verdicts = {record.verdict for record in (*self.absolutes, *self.layers, *self.paths)}
+        verdicts = {record.verdict for record in (*self.absolutes, *self.layers, *self.serving_modes)}
         if "differs" in verdicts:
             return "differs"
         return "incomplete" if verdicts - {"matches"} or self.unread else "matches"
 
     @property
     def ok(self) -> bool:
-        """Whether every layer, every embedding and every path matches."""
+        """Whether every layer, every embedding and every serving mode matches."""
         return self.outcome == "matches"
 
     def to_frame(self) -> "polars.DataFrame":
@@ -203,11 +203,11 @@ class Audit:
 
     @property
     def findings(self) -> list[tuple[str, Discrepancy]]:
-        """Every finding with the layer, embedding or path that it belongs to."""
+        """Every finding with the layer, embedding or serving mode that it belongs to."""
         named = [
             *((f"embeddings of {record.block}", record) for record in self.absolutes),
             *((f"layer {record.name}", record) for record in self.layers),
-            *((f"path {record.path}", record) for record in self.paths),
+            *((f"serving mode {record.mode}", record) for record in self.serving_modes),
         ]
         return [(name, finding) for name, record in named for finding in record.findings]
 

@@ -169,7 +169,7 @@ class Fit:
     def __str__(self) -> str:
         scaled = "" if self.scaling == "none" else f", {self.scaling} by {self.factor:.4g}"
         if self.scaling == "stopped":
-            scaled = ", the slowest pairs stand still"
+            scaled = ", the slowest pairs do not rotate"
         return f"base {rounded(self.base)}{scaled}"
 
 

@@ -22,11 +22,11 @@ from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import beyond, remedies_of
-from spectrope.checkpoints.audit.paths import paths_of
 from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit
 from spectrope.checkpoints.audit.scales import compare_scales
+from spectrope.checkpoints.audit.serving import serving_modes_of
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
 from spectrope.console import counted
@@ -45,7 +45,7 @@ def audit(
     layers: "str | slice | None" = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
-    paths: bool | None = None,
+    serving_modes: bool | None = None,
     reach: bool = True,
     batch: int = 2,
     seed: int = 0,
@@ -65,9 +65,9 @@ def audit(
             selects all.
         dtype: For checkpoints: floating-point type of the computation; "auto" is the checkpoint's.
         device: For checkpoints: device to compute on.
-        paths: Whether to compare the kernels of decoding from a cache, of prefill in chunks, and of padded
-            and packed sequences with those of a plain forward pass. None does so if no layer differs, and
-            omits serving modes in which the model does not run; with True they leave the audit incomplete.
+        serving_modes: Whether to compare the kernels of cached decoding, chunked prefill, padding and packing
+            with those of a plain forward pass. None does so if no layer differs, and omits serving modes in
+            which the model does not run; with True they leave the audit incomplete.
         reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
         batch: Number of random vectors, one per row of the batch.
         seed: Seed of the random vectors.
@@ -119,14 +119,15 @@ def audit(
         every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
-        ways = paths_of(model, whole, noise, seed) if paths or (paths is None and right) else None
-        served = () if ways is None else tuple(ways.check())
-        if ways is not None and paths is None:
-            served = tuple(map(ways.by_default, served))
-        notes = () if ways is None or not right else conversion_notes(ways)
+        wanted = right if serving_modes is None else serving_modes
+        modes = serving_modes_of(model, whole, noise, seed) if wanted else None
+        served = () if modes is None else tuple(modes.check())
+        if modes is not None and serving_modes is None:
+            served = tuple(map(modes.by_default, served))
+        notes = () if modes is None or not right else conversion_notes(modes)
         measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)
-    refused = () if paths else tuple(one for one in served if one.reason)
+    refused = () if serving_modes else tuple(one for one in served if one.reason)
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,
@@ -137,8 +138,8 @@ def audit(
         layers=compared,
         far=far,
         impacts=tuple(tuple(next(impacts) for _ in some) for some in every),
-        paths=tuple(one for one in served if one not in refused),
-        unserved=(LATER,) if paths is None and not right else tuple(map(str, refused)),
+        serving_modes=tuple(one for one in served if one not in refused),
+        unserved=(LATER,) if serving_modes is None and not right else tuple(map(str, refused)),
         notes=notes,
         unread=probed.unread,
         without=blocks_without(inner, modules),

@@ -57,7 +57,7 @@ def _judged(one: LayerRecord, usual: float, tolerance: float) -> LayerRecord:
     ratio = one.scale / usual
     found = Discrepancy(
         "attention scale",
-        f"{usual:.5g} as in layers like it",
+        f"{usual:.5g} as in similar layers",
         f"{one.scale:.5g}",
         f"{ratio:.4g} times as large",
         residual=abs(ratio - 1),

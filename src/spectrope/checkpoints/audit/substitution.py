@@ -24,12 +24,12 @@ ROTATIONS = frozenset(
 Substitution = Callable[[Given], Given]
 # Why nothing takes the place of what findings of these codes are about.
 REASONS = {
-    "SPE112": "what the values were before they turned is not known",
-    "SPE113": "a norm and a rotation cannot be exchanged behind them",
+    "SPE112": "the values before their rotation are unknown",
+    "SPE113": "a norm and a rotation cannot be exchanged after they were applied",
     "SPE114": "the output of the norm cannot be recovered after it",
     "SPE301": "the code adds this bias outside its attention function",
     "SPE401": "the term enters before the first layer",
-    "SPE403": "the declared growth is known at the last position alone",
+    "SPE403": "the declared growth is known only at the last position",
     "SPE501": "it concerns a serving mode, and a plain forward pass has no fault",
     "SPE601": "the configuration does not say which of its fields is meant",
 }
@@ -182,7 +182,7 @@ def _cut(allowed: Bool[Tensor, "n n"], given: Given) -> Bool[Tensor, "1 1 i j"]:
 
 def _gained(declared: Turning, effective: Turning) -> Substitution | str:
     if declared.gain is None or not effective.gain:
-        return "the factor was not seen"
+        return "the factor could not be observed"
     ratio, stop = declared.gain / effective.gain, effective.start + effective.width
 
     def change(given: Given) -> Given:
@@ -201,14 +201,14 @@ def _scaled(
         side = "keys" if "keys" in finding.what else "queries"
         own, usual = measured.sides.of[side, finding.head].gain, measured.sides.gains[side]
         if not own or not usual:
-            return "the factor of the head was not seen"
+            return "the factor of the head could not be observed"
         return _head_scaled(side, finding.head, usual / own)
     wanted, got = declared.scale, effective.scale
     if wanted and got and abs(wanted / got - 1) > 1e-6:
         return lambda given: replace(given, q=given.q * (wanted / got))
     if effective.turning is not None and declared.turning is not None:
         return _gained(declared.turning, effective.turning)
-    return "the factor that layers like it have is not declared"
+    return "the factor of similar layers is not declared"
 
 
 def _head_scaled(side: str, head: int, ratio: float) -> Substitution:

@@ -71,7 +71,7 @@ def _explained(
         yield Discrepancy("values of the bias table", "those of its rows", text, residual=abs(factor - 1))
         return
     if bool(((values - table[buckets.of(-lag)].T).abs() <= within).all()):
-        yield Discrepancy("buckets", str(buckets), "those of the lags mirrored")
+        yield Discrepancy("buckets", str(buckets), "those of the mirrored lags")
         return
     if (moved := _shifted(lag, values, table, buckets, within)) is not None:
         yield Discrepancy("buckets", str(buckets), moved)

@@ -13,7 +13,7 @@ SEEN = (
     "values the "
     "same at every position, absolute terms"
 )
-WEIGHTS = "weights, such as rows of a projection permuted in conversion, which no kernel shows"
+WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
 
 
@@ -47,23 +47,23 @@ def reasons(audit: "Audit") -> list[tuple[str, str]]:
     """Where something does not match, and why."""
     findings = [(one.where, f"{one.code} {one.message}; {one.impact}") for one in audit.records]
     others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
-    paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
-    unread = [(module, "its attention is of a form that is not read") for module in audit.unread]
+    refused = [(f"serving mode {one.mode}", one.reason) for one in audit.serving_modes if one.reason]
+    unread = [(module, "its form of attention is not supported") for module in audit.unread]
     without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
-    unserved = [("not looked at", one) for one in audit.unserved]
-    return [*findings, *others, *_absolutes(audit), *paths, *unread, *without, *unserved]
+    unserved = [("not checked", one) for one in audit.unserved]
+    return [*findings, *others, *_absolutes(audit), *refused, *unread, *without, *unserved]
 
 
 def closing(audit: "Audit") -> str:
     """What an audit without findings looked at, and what it did not."""
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
-    paths = "" if audit.paths or audit.unserved else "serving modes"
-    unseen = [*_beyond(audit), paths, *audit.unserved, untried, WEIGHTS]
-    tried = "" if names else ", what attention functions make of random inputs"
-    ways = ", ".join(one.path for one in audit.paths)
-    served = f" Kernels of {ways} are those of a plain forward pass, over a few tokens." if ways else ""
-    return f"{SEEN}{tried}.{served} Not looked at: {'; '.join(filter(None, unseen))}."
+    modes = "" if audit.serving_modes or audit.unserved else "serving modes"
+    unseen = [*_beyond(audit), modes, *audit.unserved, untried, WEIGHTS]
+    tried = "" if names else ", outputs of attention functions for random inputs"
+    served = ", ".join(one.mode for one in audit.serving_modes)
+    alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""
+    return f"{SEEN}{tried}.{alike} Not checked: {'; '.join(filter(None, unseen))}."
 
 
 def _beyond(audit: "Audit") -> list[str]:
@@ -82,7 +82,7 @@ def as_text(audit: "Audit") -> str:
     rows = [
         SHOWN,
         *shown_rows(audit),
-        *((f"path {one.path}", "", "", "", one.verdict) for one in audit.paths),
+        *((f"serving mode {one.mode}", "", "", "", one.verdict) for one in audit.serving_modes),
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(SHOWN))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
@@ -106,7 +106,7 @@ def as_html(audit: "Audit") -> str:
 def _absolutes(audit: "Audit") -> list[tuple[str, str]]:
     by_verdict = {
         "undeclared": "positions are added that the configuration does not declare in a known way",
-        "cannot tell": "positions are added that are rows of no table",
+        "cannot tell": "positions are added that are not rows of a table",
     }
     named = ((f"embeddings of {one.block}", by_verdict.get(one.verdict)) for one in audit.absolutes)
     return [(where, why) for where, why in named if why is not None]

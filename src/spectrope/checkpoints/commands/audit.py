@@ -39,8 +39,8 @@ NOT_RUN = "is for models that run; a GGUF file is read and not run, so keep the 
 FOR_MODELS = (
     *(
         "contents",
-        "paths",
-        "without_paths",
+        "serving_modes",
+        "without_serving_modes",
         "out",
         "fix",
         "text",
@@ -62,7 +62,7 @@ class Audit(Checkpoints):
     and 3 if nothing differs but something is undeclared, ambiguous, or could not be determined.
 
     Examples:
-    $ spectrope audit path/to/checkpoint --paths --out audit.html
+    $ spectrope audit path/to/checkpoint --serving-modes --out audit.html
     $ spectrope audit model.gguf --source path/to/checkpoint
     """
 
@@ -76,12 +76,14 @@ class Audit(Checkpoints):
     length: LengthOption = None
     layers: LayersOption = None
     contents: ContentsOption = 2
-    paths: Annotated[
-        bool, tyro.conf.arg(help="Require all serving modes: exit code 3 if the model lacks one."), RARE
-    ] = False
-    without_paths: Annotated[
+    serving_modes: Annotated[
         bool,
-        tyro.conf.arg(help="Skip the checks of cached decoding, chunked prefill, padding and packing."),
+        tyro.conf.arg(help="Require all serving modes: exit code 3 if the model does not run in one."),
+        RARE,
+    ] = False
+    without_serving_modes: Annotated[
+        bool,
+        tyro.conf.arg(help="Skip the serving modes: cached decoding, chunked prefill, padding and packing."),
         RARE,
     ] = False
     certificate: CertificateOption = None
@@ -101,7 +103,11 @@ class Audit(Checkpoints):
         """Audit, print, and say by the exit code whether all matches."""
         if is_gguf(self.model) or self.model.endswith(".gguf"):
             return self._of_file()
-        refuse_given(self, ("source",), "goes with a GGUF file, whose source is the checkpoint it came from.")
+        refuse_given(
+            self,
+            ("source",),
+            "applies only to GGUF files, whose source is the checkpoint that they were converted from.",
+        )
         if self.out is not None:
             check_page(self.out)
         if self.fix is not None:
@@ -133,7 +139,7 @@ class Audit(Checkpoints):
             return auditing.audit(
                 model,
                 length=self.length,
-                paths=self._paths,
+                serving_modes=self._serving_modes,
                 batch=self.contents,
                 text=None if self.text is None else self._tokens(model, self.text),
                 watch=watch,
@@ -167,11 +173,13 @@ class Audit(Checkpoints):
             show_repair(done)
 
     @property
-    def _paths(self) -> bool | None:
-        """Whether serving modes are left out, demanded, or looked at where the model runs so."""
-        if self.paths and self.without_paths:
-            raise ConfigError("--paths and --without-paths exclude each other; give one of them.")
-        return False if self.without_paths else self.paths or None
+    def _serving_modes(self) -> bool | None:
+        """False skips serving modes, True requires them, None checks those in which the model runs."""
+        if self.serving_modes and self.without_serving_modes:
+            raise ConfigError(
+                "--serving-modes and --without-serving-modes exclude each other; give one of them."
+            )
+        return False if self.without_serving_modes else self.serving_modes or None
 
     def _of_file(self) -> int:
         """Audit a GGUF file."""
@@ -202,12 +210,15 @@ def check_fix(folder: Path, out: Path, layers: str | None) -> None:
 def show_repair(done: Repair) -> None:
     """Print what was corrected and audited again, and what must change in code."""
     if done.path is None or done.audit is None:
-        say("No edit of config.json makes the audit find less; nothing was written.")
+        say("No edit of config.json reduces the findings; nothing was written.")
     else:
         say(f"Corrected: {done.path}, which {done.meaning}. Audited again: {done.audit.outcome}.")
         for change in done.changes:
             say(f"  {change}")
-        say("Whether the weights were trained so, an audit cannot show; copy the file if they were.")
+        say(
+            "An audit cannot show whether the weights were trained with this encoding; if they were, copy "
+            "the file."
+        )
     for text in done.in_code:
         say(f"To change in code: {text}")
 
@@ -222,10 +233,11 @@ def show_file(audit: FileAudit) -> None:
 
 
 def show(audit: auditing.Audit) -> None:
-    """Print a row per layer and path, then every reason for a verdict that is no match."""
+    """Print a row per layer and serving mode, then every reason for a verdict that is no match."""
     table(title(audit), SHOWN, shown_rows(audit))
-    if audit.paths:
-        table("", ("path", "verdict"), [(record.path, record.verdict) for record in audit.paths])
+    if audit.serving_modes:
+        served = [(record.mode, record.verdict) for record in audit.serving_modes]
+        table("", ("serving mode", "verdict"), served)
     for names, text in reaches(audit).items():
         layers = "layers" if "," in names else "layer"
         say(f"{layers} {names}: {text}")

@@ -35,7 +35,7 @@ class Check(Checkpoints):
     sarif: Annotated[Path | None, tyro.conf.arg(help="Also write the differences in SARIF format.")] = None
 
     def run(self) -> int:
-        """Measure, print what moved, and say by the exit code whether anything did."""
+        """Measure, print what changed, and say by the exit code whether anything did."""
         held = read_lock(self.lock)
         source = self.model or source_of(held, self.lock)
         model = self.open(source, held.layers_taken or None)
@@ -62,4 +62,4 @@ def _outcome(result: CheckedLock) -> str:
 def _closing(result: CheckedLock) -> str:
     if not result.ok:
         return "The encoding changed. If this was intended, run `spectrope lock` again."
-    return "As locked." if result.whole else "Encodings are as locked."
+    return "Nothing changed." if result.whole else "No encoding changed."

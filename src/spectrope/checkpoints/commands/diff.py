@@ -66,7 +66,9 @@ class Diff(Checkpoints):
         models = [self.open(source, self.layers) for source in (self.first, self.second)]
         length = min(map(default_length, models)) if self.length is None else self.length
         with counted("auditing") as watch:
-            difference = diff(*(audit(model, length=length, paths=False, watch=watch) for model in models))
+            difference = diff(
+                *(audit(model, length=length, serving_modes=False, watch=watch) for model in models)
+            )
         if self.json:
             print_json(difference.to_dict())
         else:

@@ -21,7 +21,7 @@ class Lock(Checkpoints):
 
     Examples:
     $ spectrope lock path/to/checkpoint
-    $ spectrope lock path/to/large/checkpoint --layers 0:2 --without-paths
+    $ spectrope lock path/to/large/checkpoint --layers 0:2 --without-serving-modes
     """
 
     model: Annotated[
@@ -34,8 +34,10 @@ class Lock(Checkpoints):
         None
     )
     contents: ContentsOption = 2
-    without_paths: Annotated[
-        bool, tyro.conf.arg(help="Skip the checks of cached decoding, padding and packing."), RARE
+    without_serving_modes: Annotated[
+        bool,
+        tyro.conf.arg(help="Skip the serving modes: cached decoding, chunked prefill, padding and packing."),
+        RARE,
     ] = False
     json: JsonOption = False
 
@@ -46,7 +48,7 @@ class Lock(Checkpoints):
             held = lock(
                 model,
                 length=self.length,
-                paths=not self.without_paths,
+                serving_modes=not self.without_serving_modes,
                 contents=self.contents,
                 name=name_from(self.model, self.out),
                 layers_taken=self.layers or "",
@@ -60,6 +62,6 @@ class Lock(Checkpoints):
         table(f"{held.model}, {held.length} positions in {held.dtype}", COLUMNS, rows)
         for one in held.layers:
             for finding in one.findings:
-                say(f"layer {one.name}, locked as it is: {finding}")
+                say(f"layer {one.name}, locked with this finding: {finding}")
         say(f"Lock: {self.out}")
         return 0

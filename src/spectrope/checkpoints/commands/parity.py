@@ -108,6 +108,7 @@ class Parity(Checkpoints):
         rows = [row for row in texts if len(row) == length]
         if len(rows) < 2:
             raise ConfigError(
-                f"{self.texts} has {len(rows)} texts of at least {length} tokens; give 2, or less --length."
+                f"{self.texts} has {len(rows)} texts of at least {length} tokens; give at least "
+                "2 texts, or a smaller --length."
             )
         return torch.tensor(rows[: self.prompts])

@@ -57,5 +57,7 @@ def open_source(folder: str | Path) -> Source:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ConfigError(f"the source of a GGUF file is the folder of a checkpoint; {folder} is no folder.")
+        raise ConfigError(
+            f"the source of a GGUF file is the folder of a checkpoint; {folder} is not a folder."
+        )
     return Source(folder, Declaration(**read_declaration(folder)))

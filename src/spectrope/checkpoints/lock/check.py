@@ -1,4 +1,4 @@
-"""Compare a checkpoint with its lock: what moved, and between which versions."""
+"""Compare a checkpoint with its lock: what changed, and between which versions."""
 
 import dataclasses
 import math
@@ -11,7 +11,13 @@ import polars as pl
 from spectrope.checkpoints.audit.anchored import anchored
 from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
-from spectrope.checkpoints.lock.records import Lock, LockedEmbeddings, LockedHead, LockedLayer, LockedPath
+from spectrope.checkpoints.lock.records import (
+    Lock,
+    LockedEmbeddings,
+    LockedHead,
+    LockedLayer,
+    LockedServingMode,
+)
 from spectrope.console import Shown
 
 COLUMNS = ("where", "locked", "now", "verdict")
@@ -56,7 +62,7 @@ class CheckedLock(Shown):
     Args:
         before: The lock.
         after: The measurement.
-        moves: What moved.
+        moves: What changed.
         other_weights: Layers whose query or key weights differ, so that the kernels of their heads were not
             compared.
     """
@@ -68,7 +74,7 @@ class CheckedLock(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing moved."""
+        """Whether nothing changed."""
         return not self.moves
 
     @property
@@ -93,10 +99,10 @@ class CheckedLock(Shown):
             changed.append("config.json edited")
         if self.before.dtype != self.after.dtype:
             changed.append(f"arithmetic {self.before.dtype} to {self.after.dtype}")
-        return ", ".join(changed) or "neither a version nor the configuration"
+        return ", ".join(changed) or "neither library versions nor the configuration"
 
     def at(self, where: str) -> list[Move]:
-        """What moved in one place."""
+        """What changed in one place."""
         return [move for move in self.moves if move.where == where]
 
     def places(self) -> Iterator[tuple[str, str, str]]:
@@ -107,14 +113,14 @@ class CheckedLock(Shown):
         for one in self.before.layers:
             now = layers[one.name].applies if one.name in layers else "missing"
             yield f"layer {one.name}", one.applies, now
-        paths = {one.path: one.verdict for one in self.after.paths}
+        modes = {one.path: one.verdict for one in self.after.paths}
         for one in self.before.paths:
-            yield f"path {one.path}", one.verdict, paths.get(one.path, "missing")
+            yield f"serving mode {one.path}", one.verdict, modes.get(one.path, "missing")
 
     def to_frame(self) -> pl.DataFrame:
-        """A row per place: what was locked, what is measured now, and whether it moved."""
+        """A row per place: what was locked, what is measured now, and whether it changed."""
         rows = [
-            (where, then, now, "moved" if self.at(where) else "as locked")
+            (where, then, now, "changed" if self.at(where) else "as locked")
             for where, then, now in self.places()
         ]
         return pl.DataFrame(rows, schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
@@ -181,9 +187,9 @@ def check(before: Lock, after: Lock) -> CheckedLock:
     stacks = {one.block: one for one in after.embeddings}
     for one in before.embeddings:
         moves += _embeddings(one, stacks.get(one.block), noise)
-    ways = {one.path: one for one in after.paths}
+    modes = {one.path: one for one in after.paths}
     for one in before.paths:
-        moves += _path(one, ways.get(one.path))
+        moves += _serving_mode(one, modes.get(one.path))
     return CheckedLock(before, after, tuple(moves), tuple(others))
 
 
@@ -225,7 +231,7 @@ def _declaration(before: LockedLayer, after: LockedLayer) -> str:
     """Whether the configuration declares another encoding, too."""
     if before.declared == after.declared:
         return f"{after.declared} is still declared"
-    return f"{after.declared} is declared, where it was {before.declared}"
+    return f"{after.declared} is declared now, {before.declared} when it was locked"
 
 
 def _same_weights(before: LockedLayer, after: LockedLayer, noise: float) -> bool:
@@ -241,24 +247,24 @@ def _same_weights(before: LockedLayer, after: LockedLayer, noise: float) -> bool
 
 
 def _kernels(before: LockedLayer, after: LockedLayer) -> Iterator[Move]:
-    """The heads whose kernels moved, where the layer's encoding itself did not."""
-    moved = [
+    """The heads whose kernels changed, where the layer's encoding itself did not."""
+    changed = [
         (one.head, *gap)
         for one, other in zip(before.heads, after.heads, strict=True)
         if (gap := _gap(one, other)) is not None
     ]
-    if not moved:
+    if not changed:
         return
-    head, lag, then, now = moved[0]
-    heads = ", ".join(str(one[0]) for one in moved)
-    note = f"heads {heads}; rows of queries and keys in another order give this"
+    head, lag, then, now = changed[0]
+    heads = ", ".join(str(one[0]) for one in changed)
+    note = f"heads {heads}; a different order of the rows of queries and keys has this effect"
     yield Move(
         f"layer {before.name}", f"kernel of head {head}", f"{then:.4g} at lag {lag}", f"{now:.4g}", head, note
     )
 
 
 def _gap(before: LockedHead, after: LockedHead) -> tuple[int, float, float] | None:
-    """The lag at which a kernel moved most, if it moved beyond its tolerance: lag, then, now."""
+    """The lag at which a kernel changed most, if it changed beyond its tolerance: lag, then, now."""
     known = dict(zip(after.lags, after.kernel, strict=True))
     both = [(lag, x, known[lag]) for lag, x in zip(before.lags, before.kernel, strict=True) if lag in known]
     lag, then, now = max(both, key=lambda one: abs(one[1] - one[2]), default=(0, 0.0, 0.0))
@@ -283,8 +289,8 @@ def _embeddings(before: LockedEmbeddings, after: LockedEmbeddings | None, noise:
             return
 
 
-def _path(before: LockedPath, after: LockedPath | None) -> Iterator[Move]:
-    where = f"path {before.path}"
+def _serving_mode(before: LockedServingMode, after: LockedServingMode | None) -> Iterator[Move]:
+    where = f"serving mode {before.path}"
     if after is None:
         yield Move(where, "serving mode", before.verdict, "missing")
     elif after.verdict != before.verdict or set(after.findings) - set(before.findings):

@@ -42,7 +42,7 @@ def read_lock(path: str | Path = FILE) -> Lock:
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path} is no lock: {error}.") from None
+        raise ConfigError(f"{path} is not a lock: {error}.") from None
     if fields.get("format") != FORMAT:
         raise ConfigError(
             f"{path}: format must be {FORMAT}; got {fields.get('format')!r}. `spectrope lock` writes it anew."

@@ -12,10 +12,16 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import evaluating, runs_at
 from spectrope.checkpoints.audit.diff import tolerance
-from spectrope.checkpoints.audit.paths import AGREE
 from spectrope.checkpoints.audit.records import AbsoluteRecord, HeadRecord, LayerRecord
 from spectrope.checkpoints.audit.run import audit, default_length
-from spectrope.checkpoints.lock.records import Lock, LockedEmbeddings, LockedHead, LockedLayer, LockedPath
+from spectrope.checkpoints.audit.serving import AGREE
+from spectrope.checkpoints.lock.records import (
+    Lock,
+    LockedEmbeddings,
+    LockedHead,
+    LockedLayer,
+    LockedServingMode,
+)
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 from spectrope.core import Watch
 
@@ -29,7 +35,7 @@ def lock(
     model: nn.Module,
     *,
     length: int | None = None,
-    paths: bool = True,
+    serving_modes: bool = True,
     contents: int = 2,
     name: str = "",
     layers_taken: str = "",
@@ -40,7 +46,8 @@ def lock(
     Args:
         model: A Hugging Face model or an `OwnModel`.
         length: Positions; None takes 128, or as many as the model takes.
-        paths: Whether to compare decoding from a cache, padding and packing with a plain forward pass.
+        serving_modes: Whether to compare cached decoding, chunked prefill, padding and packing with a plain
+            forward pass.
         contents: Random contents, at least 2.
         name: Where the checkpoint lies, as the lock is to say it.
         layers_taken: Layers that were loaded, as the lock is to say it.
@@ -59,7 +66,7 @@ def lock(
         'rotary, base 10000'
     """
     length = min(default_length(model), LOCK_LENGTH) if length is None else length
-    found = audit(model, length=length, paths=paths, batch=contents, watch=watch)
+    found = audit(model, length=length, serving_modes=serving_modes, batch=contents, watch=watch)
     norms = _norms(model, [one.module for one in found.layers], contents)
     config: Any = model.config
     source = str(getattr(config, "_name_or_path", "") or "")
@@ -77,8 +84,8 @@ def lock(
         embeddings=tuple(_embeddings(one, found.noise) for one in found.absolutes),
         layers=tuple(_layer(one, norms, found.noise) for one in found.layers),
         paths=tuple(
-            LockedPath(path=one.path, verdict=one.verdict, findings=tuple(map(str, one.findings)))
-            for one in found.paths
+            LockedServingMode(path=one.mode, verdict=one.verdict, findings=tuple(map(str, one.findings)))
+            for one in found.serving_modes
         ),
     )
 

@@ -35,7 +35,7 @@ def checked(held: Lock, model: nn.Module, watch: Watch | None = None) -> Checked
     now = lock(
         model,
         length=held.length,
-        paths=bool(held.paths),
+        serving_modes=bool(held.paths),
         contents=held.contents,
         layers_taken=held.layers_taken,
         watch=watch,

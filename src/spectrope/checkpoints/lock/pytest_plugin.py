@@ -36,7 +36,9 @@ class LockFile(pytest.File):
 
         held = read_lock(self.path)
         names = [f"embeddings of {one.block}" for one in held.embeddings]
-        names += [f"layer {one.name}" for one in held.layers] + [f"path {one.path}" for one in held.paths]
+        names += [f"layer {one.name}" for one in held.layers] + [
+            f"serving mode {one.path}" for one in held.paths
+        ]
         for name in names:
             yield LockedPlace.from_parent(self, name=name)
 
@@ -59,7 +61,7 @@ class LockedPlace(pytest.Item):
     parent: LockFile
 
     def runtest(self) -> None:
-        """Fail if it moved."""
+        """Fail if it changed."""
         result = self.parent.result
         if moves := result.at(self.name):
             told = "\n".join(f"{move.code} {move}" for move in moves)
@@ -82,8 +84,8 @@ class LockedPlace(pytest.Item):
 def assert_encoding() -> Callable[..., None]:
     """A function `assert_encoding(model, lock=None)`.
 
-    With a lock, or the path of one, it fails where the model moved from it; without one, where the model does
-    not apply what its configuration declares.
+    With a lock, or the path of one, it fails if the model has changed since; without one, if the model
+    does not apply what its configuration declares.
     """
     return _assert_encoding
 

@@ -80,11 +80,11 @@ class LockedEmbeddings(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LockedPath(Configured):
+class LockedServingMode(Configured):
     """One serving mode, against a plain forward pass.
 
     Args:
-        path: Which way.
+        path: Name of the serving mode; lock files call it `path`.
         verdict: Of the audit.
         findings: Where it differs, if it does: accepted as it is.
     """
@@ -112,7 +112,7 @@ class Lock(Configured):
         embeddings: A record per stack.
         layers: A record per attention layer.
         paths: A record per serving mode; empty where they were left out.
-        unread: Modules whose attention is of a form that is not read.
+        unread: Modules whose form of attention is not supported.
     """
 
     format: int = FORMAT
@@ -128,4 +128,4 @@ class Lock(Configured):
     unread: tuple[str, ...] = ()
     embeddings: tuple[LockedEmbeddings, ...] = ()
     layers: tuple[LockedLayer, ...]
-    paths: tuple[LockedPath, ...] = ()
+    paths: tuple[LockedServingMode, ...] = ()

@@ -44,7 +44,7 @@ def junit(checked: CheckedLock) -> str:
 
 
 def sarif(checked: CheckedLock, path: Path) -> str:
-    """What moved, as SARIF 2.1.0 with places in the lock's file."""
+    """What changed, as SARIF 2.1.0 with places in the lock's file."""
     codes = sorted({move.code for move in checked.moves})
     driver = {"name": "spectrope", "version": __version__, "rules": [_rule(code) for code in codes]}
     lines = [_result(move, checked.between, path, codes.index) for move in checked.moves]

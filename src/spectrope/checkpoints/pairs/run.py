@@ -55,7 +55,7 @@ def compatible(
     length = min(map(default_length, models)) if length is None else length
     called = tuple(names) or _names(chosen.names, len(models))
     members = [
-        Member(name, model, audit(model, length=length, paths=False, watch=watch))
+        Member(name, model, audit(model, length=length, serving_modes=False, watch=watch))
         for name, model in zip(called, models, strict=True)
     ]
     verdicts = [chosen.compare(members[0], other) for other in members[1:]]

@@ -87,7 +87,7 @@ class Parity(Shown):
         if self.answer == "same":
             return (
                 f"The predictions are the same up to rounding on these prompts of {self.length} tokens; "
-                "longer ones were not looked at."
+                "longer ones were not compared."
             )
         cause = self.causes.cause
         if cause is None and self.answer == "precision":

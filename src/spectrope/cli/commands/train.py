@@ -134,7 +134,7 @@ def read_recipe(path: Path) -> Experiment:
     except OSError as error:
         raise ConfigError(f"recipe {path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
-        raise ConfigError(f"recipe {path} is no JSON: {error}.") from None
+        raise ConfigError(f"recipe {path} is not valid JSON: {error}.") from None
     except RecursionError:
         raise ConfigError(f"recipe {path} is nested too deep; see recipes/ for examples.") from None
     if not isinstance(fields, dict):

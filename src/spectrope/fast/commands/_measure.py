@@ -53,7 +53,7 @@ class Bench:
     shortest: Annotated[
         int, tyro.conf.arg(help="Shortest sequence, in tokens; lengths double from there."), RARE
     ] = 1024
-    longest: Annotated[int, tyro.conf.arg(help="Longest sequence at most, in tokens.")] = 16_384
+    longest: Annotated[int, tyro.conf.arg(help="Maximum sequence length, in tokens.")] = 16_384
     causal: Annotated[bool, tyro.conf.arg(help="Use causal attention.")] = False
     bias: Annotated[
         str | None,
@@ -61,7 +61,7 @@ class Bench:
     ] = None
     kernels: Annotated[
         tuple[str, ...],
-        tyro.conf.arg(help="Fast kernels (default: all that serve): polynomial toeplitz_fft relative_fft."),
+        tyro.conf.arg(help="Fast kernels (default: all that apply): polynomial toeplitz_fft relative_fft."),
     ] = ()
     out: Annotated[
         Path | None, tyro.conf.arg(help="Figure to write: .png, .svg, .pdf, .html or .json (Vega-Lite).")

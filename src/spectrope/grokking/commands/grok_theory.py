@@ -55,7 +55,8 @@ class GrokTheory:
         with console.status("Minimising the norm on the zero-loss set"):
             model = ModularMLP.Config(d_model=32, hidden=128).build(task, self.seed)
             path = NormDescent(decay=self.decay)(model, split, cycle)
-        frame("Smallest norm at which every training pair has a margin of 1 (a perceptron), by stage", path)
+        shown = path.rename(lambda name: name.replace("_", " "))
+        frame("Smallest norm at which every training pair has a margin of 1 (a perceptron), by stage", shown)
         arrangements = self._arrangements()
         frame(
             "Smallest norm of tokens that are at least 1 apart; an unevenness of 0 means uniform",

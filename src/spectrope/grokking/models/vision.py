@@ -74,7 +74,7 @@ def _library() -> Any:
 def _loaded(source: Path, n_classes: int) -> nn.Module:
     transformers = _library()
     if not (source / "config.json").is_file():
-        raise ConfigError(f"{source} is no folder of a checkpoint.")
+        raise ConfigError(f"{source} is not a folder of a checkpoint.")
     try:
         config = transformers.AutoConfig.from_pretrained(source, local_files_only=True)
     except (OSError, ValueError):

@@ -168,7 +168,7 @@ class Modular:
         require(tests, self.config, "fraction", "small enough to leave a pair to test on")
         results = set(split.pairs.labels.tolist())
         hidden = min(results - set(split.pairs.labels[~split.held_out].tolist()), default=None)
-        rule = "lenient enough for every result to have a pair that trains"
+        rule = "lenient enough for every result to have a training pair"
         way_out = f"Every pair with result {hidden} is held out; choose another k, p or operation."
         require(hidden is None, self.config, "distribution", rule, way_out)
         rule = "large enough for every result to be trained on"

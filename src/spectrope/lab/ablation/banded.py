@@ -53,7 +53,9 @@ def read_band(setting: str) -> Band:
     """
     match = re.fullmatch(r"(\d+)of(\d+)", setting)
     if match is None:
-        raise ConfigError(f"a band is written as its number and their number, such as 0of4; got {setting!r}.")
+        raise ConfigError(
+            f"a band is written as its number and the number of bands, such as 0of4; got {setting!r}."
+        )
     return Band(index=int(match[1]), of=int(match[2]))
 
 

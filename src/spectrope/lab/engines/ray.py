@@ -219,7 +219,7 @@ class Ray(Engine):
             there = ", ".join(f"{cpus} and {gpus}" for cpus, gpus in sorted(set(shares)))
             raise EngineError(
                 f"a run takes {self.cpus} processors and {self.gpus:g} GPUs of one machine of the Ray "
-                f"cluster, whose machines have {there}. Let a run take less, or add such a machine."
+                f"cluster, whose machines have {there}. Request less for each run, or add such a machine."
             )
 
     def _require_alive(self, ray: Any) -> None:

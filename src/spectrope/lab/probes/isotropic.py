@@ -45,7 +45,7 @@ def product_lags(encoding: Encoding, n: int, width: int) -> Float[Tensor, " n"] 
     if (moved - values[:-1]).abs().max() > CLOSE * scale:
         return f"logits under {name} depend on more than the lag"
     if (values - values[0]).abs().max() <= CLOSE * scale:
-        return f"{name} does nothing to queries and keys that depends on the lag"
+        return f"{name} does not change queries and keys depending on the lag"
     return values
 
 

@@ -168,7 +168,7 @@ class _Split:
         """Why logits are no product of split vectors plus a bias; empty where they are."""
         name = type(self.encoding).__name__
         if not self.encoding.factors:
-            return f"{name} computes logits otherwise than as a product of queries and keys plus a bias."
+            return f"{name} does not compute logits as a product of queries and keys plus a bias."
         whole = self.effects(np.arange(len(self.tokens)))
         for vectors, parts, side in zip(self.plain, whole, ("query", "key"), strict=True):
             turned = self._turn(vectors, side)
@@ -183,7 +183,7 @@ class _Split:
         logits, product = logits * allowed, product * allowed
         self.scale = ((logits * product).sum() / (product**2).sum()).item()
         if (logits - self.scale * product).norm() > CLOSE * logits.norm():
-            return f"{name} adds to the logits what is neither a product of queries and keys nor its bias."
+            return f"{name} adds a term to the logits beside its bias and the product of queries and keys."
         return ""
 
     def effects(self, index: Int[np.ndarray, " m"]) -> tuple[SplitVectors, SplitVectors]:

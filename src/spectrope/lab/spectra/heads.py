@@ -186,7 +186,7 @@ def bands_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
         {
             "layer": layer.layer,
             "head": head,
-            "band": band + 1,
+            "band": band,
             "frequency_low": low,
             "frequency_high": high,
             **ends("share", bands.shares.at(band)),
@@ -232,7 +232,7 @@ def correlation_table(
 ) -> pl.DataFrame:
     """A row per quantity and scope: the rank correlation of the quantity with the drop, over heads.
 
-    The share of energy of each band of frequencies is a quantity, "band_1" of the highest frequencies. Scope
+    The share of energy of each band of frequencies is a quantity, "band_0" of the highest frequencies. Scope
     "heads" compares all heads, scope "within layers" heads of one layer alone; a quantity that is undefined
     for a head, or the same for all, has no row. Holm's adjustment is over the rows of one scope.
     """

@@ -154,9 +154,9 @@ class TrainingState(Generic[M]):
             progress = TypeAdapter(CheckpointProgress).validate_json(metadata.get("progress", ""))
             rows = [TypeAdapter(self.row).validate_python(row) for row in progress.rows]
         except RecursionError:
-            raise ValueError("its progress nests too deeply") from None
+            raise ValueError("its progress is nested too deeply") from None
         if rows and rows[-1].step > progress.step:
-            raise ValueError("its scores are of later steps than its own")
+            raise ValueError("its scores belong to later steps than its own")
         _require_same(
             "tensors of the model", _shapes(self.model.state_dict()), _shapes(_under("model", tensors))
         )

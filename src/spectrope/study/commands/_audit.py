@@ -78,8 +78,8 @@ class AuditRows:
             f"{audited.rows} runs at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
             f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
             f"without the plan. {audited.waiting} rows are not yet committed; {audited.misplaced} contradict "
-            "the history: their commit is no ancestor of the one that added them, or they ended before the "
-            "former, or after the latter or the present. "
+            "the history: their commit is not an ancestor of the one that added them, or they ended before "
+            "the former, or after the latter or the present. "
             f"{audited.unchosen} were made before the plan had the choice of its pilots."
         )
         if audited.laboratory:

@@ -74,7 +74,9 @@ def existing_rows(folder: Path, scale: str) -> StudyRows:
         complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")
         return load_rows(installed, scale).unwritten()
     if folder != RESULTS and not folder.exists():
-        raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
+        raise ConfigError(
+            f"--rows {folder} is not a folder; `spectrope claims run --rows {folder}` makes it."
+        )
     return load_rows(folder, scale)
 
 

@@ -1,5 +1,6 @@
 """`spectrope claims`: test the statements of the papers."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -322,8 +323,9 @@ class Claims:
 
 
 def _listed(verdict: ClaimVerdict) -> str:
-    """Word and number of seeds of a verdict; why there is none if there are no seeds, such as "not run"."""
-    return f"{verdict.word}, {verdict.n_seeds}" if verdict.n_seeds else verdict.reason.partition(";")[0]
+    """Word and number of seeds of a verdict, or a short reason if there are no seeds, such as "not run"."""
+    short = re.split("[;:]", verdict.reason)[0]
+    return f"{verdict.word}, {verdict.n_seeds}" if verdict.n_seeds else short
 
 
 def gather(root: Path, study: Study, rows: StudyRows) -> int:

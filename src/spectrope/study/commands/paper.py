@@ -150,7 +150,7 @@ def _rows_of(root: Path) -> StudyRows:
         ConfigError: If there is no such folder.
     """
     if not root.is_dir():
-        raise ConfigError(f"--runs {root} is no folder; `spectrope compare` makes run folders.")
+        raise ConfigError(f"--runs {root} is not a folder; `spectrope compare` makes run folders.")
     runs, broken = survey(root)
     complaints = [f"{path.name}: {reason}" for path, reason in broken]
     rows = []

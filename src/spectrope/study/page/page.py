@@ -287,7 +287,9 @@ def effect(finding: PartResult) -> str:
     interval = finding.evidence.interval
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
     if finding.part.limit == "not measured":
-        return f"not measured: both err too seldom, or hardly ever do not, n = {finding.n_seeds}"
+        return (
+            f"not measured: both arms are almost always right, or almost always wrong, n = {finding.n_seeds}"
+        )
     limit = f"{finding.part.limit} " if finding.part.limit else ""
     if interval.low == interval.high:
         same = "tied" if finding.part.tied else f"{estimate} {finding.part.prediction.unit}"

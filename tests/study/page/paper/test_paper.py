@@ -128,6 +128,6 @@ def test_commands_read_run_folders(tmp_path, monkeypatch, capsys):
     assert "has no runs to draw" in capsys.readouterr().err
     assert main(("paper", "page", "--runs", "runs", "--out", "page.html")) == 0
     assert main(("paper", "figure", "2", "--runs", "nowhere")) == BAD_INPUT
-    assert "nowhere is no folder" in capsys.readouterr().err
+    assert "nowhere is not a folder" in capsys.readouterr().err
     assert main(("paper", "figure", "2", "--condition", "none")) == BAD_INPUT
     assert "unknown condition 'none'" in capsys.readouterr().err

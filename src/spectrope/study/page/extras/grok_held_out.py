@@ -46,7 +46,7 @@ def by_coverage(seen: Mapping[str, Seen]) -> list[Panel]:
                 attainable.append({**place, "estimate": fmean(runs.values(arm, attainable_of).values())})
     if not rows:
         return []
-    x = alt.X("trained:Q", title="share of a test pair's class that trains, %")
+    x = alt.X("trained:Q", title="training share of a test pair's class, %")
     diamonds = alt.Chart().mark_point(shape="diamond", size=60, color=INK).encode(x=x, y="estimate:Q")
     layers = _with_intervals(rows, x) | {"attainable": Marks(attainable, diamonds)}
     return [Panel("", title, layers, HEIGHT)]

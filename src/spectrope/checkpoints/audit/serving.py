@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Inputs, layer_name, trained_length
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
-from spectrope.checkpoints.audit.records import PathRecord
+from spectrope.checkpoints.audit.records import ServingRecord
 from spectrope.checkpoints.probes.constant_content import convolves
 from spectrope.checkpoints.probes.constant_token import constant_token
 from spectrope.checkpoints.probes.served import Served, kernel_rows
 from spectrope.checkpoints.probes.served import served as served_by
 
 TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
-AGREE = 1e-3  # Share of a kernel's range by which two paths may differ.
+AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 PLAIN = "that of a plain forward pass"
 Rows = tuple[Tensor, Tensor]  # Logits and allowed pairs.
 Reference = dict[str, list[Rows]]  # Of each call that a module makes in one forward pass.
@@ -32,7 +32,7 @@ class Refused(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Paths:
+class ServingModes:
     """Serving modes of one model.
 
     Args:
@@ -61,32 +61,32 @@ class Paths:
         """Tokens of a prompt that are padding, or its first sequence."""
         return self.prompt // 4
 
-    def check(self) -> Iterator[PathRecord]:
-        """A record per path that the model has."""
-        for path, record in self._ways().items():
+    def check(self) -> Iterator[ServingRecord]:
+        """A record per serving mode of the model."""
+        for mode, record in self._checks().items():
             try:
-                outcome = record(path)
+                outcome = record(mode)
             except Refused as refusal:
-                outcome = PathRecord(path, "cannot tell", (), str(refusal))
+                outcome = ServingRecord(mode, "cannot tell", (), str(refusal))
             if outcome is not None:
                 yield outcome
 
-    def _ways(self) -> dict[str, Callable[[str], PathRecord | None]]:
-        """What checks each path."""
-        ways: dict[str, Callable[[str], PathRecord | None]] = {}
+    def _checks(self) -> dict[str, Callable[[str], ServingRecord | None]]:
+        """The check of each serving mode, by its name."""
+        checks: dict[str, Callable[[str], ServingRecord | None]] = {}
         two_stacks = self._config.is_encoder_decoder
         serves = two_stacks or self._causal
         if serves and hasattr(self.model, "generate"):
             if "past_key_values" in self._arguments:
-                ways["cached decoding"] = self._decoding
+                checks["cached decoding"] = self._decoding
             if not two_stacks:
-                ways["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
+                checks["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
         if serves and not two_stacks and {"past_key_values", "use_cache"} <= self._arguments:
-            ways["chunked prefill"] = self._chunked
-        ways["right padding"] = partial(self._padded, tokens=slice(0, self.prompt - self.padding))
+            checks["chunked prefill"] = self._chunked
+        checks["right padding"] = partial(self._padded, tokens=slice(0, self.prompt - self.padding))
         if "position_ids" in self._arguments:
-            ways["packed sequences"] = self._packed
-        return ways
+            checks["packed sequences"] = self._packed
+        return checks
 
     @cached_property
     def reference(self) -> Reference:
@@ -108,12 +108,12 @@ class Paths:
         """Whether the model reads a table of positions by its own count, which padding on the left shifts."""
         return bool(self.tables) and "position_ids" not in self._arguments
 
-    def by_default(self, record: PathRecord) -> PathRecord:
-        """The record of a path in an audit that did not demand it: a limit of the class is no finding."""
-        if record.path != "left padding" or record.verdict != "differs" or not self.counts_itself:
+    def by_default(self, record: ServingRecord) -> ServingRecord:
+        """The record of a serving mode that is not required, where a limit of the class is no finding."""
+        if record.mode != "left padding" or record.verdict != "differs" or not self.counts_itself:
             return record
         reason = "the class takes no position_ids, so padding on the left shifts its positions"
-        return PathRecord(record.path, "cannot tell", (), reason)
+        return ServingRecord(record.mode, "cannot tell", (), reason)
 
     @property
     def _arguments(self) -> set[str]:
@@ -140,7 +140,7 @@ class Paths:
         """Run the model on so many tokens."""
         return self.model(**Inputs(1, length).of(self.model, mask), **given)
 
-    def _decoding(self, path: str) -> PathRecord:
+    def _decoding(self, mode: str) -> ServingRecord:
         """Prompt first, then token by token from the cache, as `generate` does it.
 
         Behind an encoder, which reads the prompt, a decoder begins with one token.
@@ -148,9 +148,9 @@ class Paths:
         ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
         steps = self.tokens - self.prompt
         received = self.served(lambda: self._generate(ids, torch.ones_like(ids), steps))
-        return _record(path, self._consecutive(received))
+        return _record(mode, self._consecutive(received))
 
-    def _chunked(self, path: str) -> PathRecord:
+    def _chunked(self, mode: str) -> ServingRecord:
         """All tokens in three chunks of unequal length, each behind the cache of those before it."""
         ids = Inputs(1, self.tokens).of(self.model)["input_ids"]
         ends = (0, 3 * self.tokens // 8, self.prompt, self.tokens)
@@ -165,7 +165,7 @@ class Paths:
                 out = self.model(input_ids=ids[:, start:stop], **named, **past)
                 past = {"past_key_values": out.past_key_values}
 
-        return _record(path, self._consecutive(self.served(run)))
+        return _record(mode, self._consecutive(self.served(run)))
 
     def _consecutive(self, received: Served) -> list[Discrepancy]:
         """What differs where calls, one after the other, hold consecutive stretches of one sequence."""
@@ -185,7 +185,7 @@ class Paths:
                     start = rows.stop
         return findings
 
-    def _padded(self, path: str, tokens: slice) -> PathRecord:
+    def _padded(self, mode: str, tokens: slice) -> ServingRecord:
         """A prompt with padding outside `tokens`; on the left it goes through `generate`, as it is served."""
         ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
         mask = torch.zeros_like(ids)
@@ -198,9 +198,9 @@ class Paths:
         for module, calls in received.calls.items():
             logits, allowed = (x[0, :, tokens, tokens] for x in kernel_rows(calls[0]))
             findings += self._differing(module, logits, allowed, slice(0, self.prompt - self.padding))
-        return _record(path, findings)
+        return _record(mode, findings)
 
-    def _packed(self, path: str) -> PathRecord | None:
+    def _packed(self, mode: str) -> ServingRecord | None:
         """Two sequences in one row, told apart by restarting positions; no record if the model sees one."""
         second, rows = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
         positions = torch.cat([torch.arange(self.padding), torch.arange(rows.stop)])[None]
@@ -215,7 +215,7 @@ class Paths:
                 continue  # whose first keys hold the tokens before them
             logits, allowed = (x[0, :, second, second] for x in kernel)
             findings += self._differing(module, logits, allowed, rows)
-        return _record(path, findings)
+        return _record(mode, findings)
 
     def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
         generate: Any = self.model.generate
@@ -296,15 +296,15 @@ def named_layer(module: str) -> str:
     return " ".join(["layer", *(str(part) for part in layer_name(module) if part != "")])
 
 
-def _record(path: str, findings: list[Discrepancy]) -> PathRecord:
+def _record(mode: str, findings: list[Discrepancy]) -> ServingRecord:
     """The record with one finding per respect, the first."""
     first = {finding.what: finding for finding in reversed(findings)}
     kept = tuple(finding for finding in findings if first[finding.what] is finding)
-    return PathRecord(path, "differs" if kept else "matches", kept)
+    return ServingRecord(mode, "differs" if kept else "matches", kept)
 
 
-def paths_of(model: nn.Module, modules: list[str], noise: float, seed: int) -> Paths:
-    """The serving modes a whole model.
+def serving_modes_of(model: nn.Module, modules: list[str], noise: float, seed: int) -> ServingModes:
+    """The serving modes of a whole model.
 
     Args:
         model: In evaluation mode.
@@ -315,4 +315,4 @@ def paths_of(model: nn.Module, modules: list[str], noise: float, seed: int) -> P
     tokens = min(TOKENS, trained_length(model) or TOKENS)
     absolutes = constant_token(model, modules, tokens)
     tables = {one.table: int(one.rows[0]) for one in absolutes if one.table}
-    return Paths(model, modules, tables, noise, seed, tokens)
+    return ServingModes(model, modules, tables, noise, seed, tokens)

@@ -26,40 +26,40 @@ UNPACKED = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_path_of_an_unmodified_model_agrees(family):
-    found = audit(FAMILIES[family](), length=32, paths=True)
+def test_every_serving_mode_of_an_unmodified_model_agrees(family):
+    found = audit(FAMILIES[family](), length=32, serving_modes=True)
     assert [(name, str(finding)) for name, finding in found.findings] == []
-    assert {record.verdict for record in found.paths} == {"matches"}
-    paths = {record.path for record in found.paths}
-    assert "right padding" in paths
-    assert ("cached decoding" in paths) == (family != "bert")
-    assert ("chunked prefill" in paths) == (family not in ("bert", "t5", "bart"))
-    assert ("packed sequences" in paths) == (family not in UNPACKED)
+    assert {record.verdict for record in found.serving_modes} == {"matches"}
+    modes = {record.mode for record in found.serving_modes}
+    assert "right padding" in modes
+    assert ("cached decoding" in modes) == (family != "bert")
+    assert ("chunked prefill" in modes) == (family not in ("bert", "t5", "bart"))
+    assert ("packed sequences" in modes) == (family not in UNPACKED)
 
 
 @pytest.mark.parametrize("positions", [8, 16, 31])
-def test_paths_are_no_longer_than_the_model_s_positions(positions):
+def test_serving_modes_are_no_longer_than_the_model_s_positions(positions):
     model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": positions})
-    found = audit(model, paths=True)
-    assert [record.verdict for record in found.paths] == ["matches"] * 5
+    found = audit(model, serving_modes=True)
+    assert [record.verdict for record in found.serving_modes] == ["matches"] * 5
 
 
-def test_a_path_that_the_model_refuses_is_one_of_which_nothing_can_be_told(monkeypatch):
+def test_a_serving_mode_that_the_model_refuses_is_one_of_which_nothing_can_be_told(monkeypatch):
     model = FAMILIES["gpt2"]()
 
     def refuse(**_):
         raise NotImplementedError("no cache here\nand more")
 
     monkeypatch.setattr(model, "generate", refuse)
-    found = audit(model, length=32, paths=True)
-    assert {record.path: record.verdict for record in found.paths} == {
+    found = audit(model, length=32, serving_modes=True)
+    assert {record.mode: record.verdict for record in found.serving_modes} == {
         "cached decoding": "cannot tell",
         "left padding": "cannot tell",
         "chunked prefill": "matches",
         "right padding": "matches",
         "packed sequences": "matches",
     }
-    assert ("path left padding", "NotImplementedError: no cache here") in reasons(found)
+    assert ("serving mode left padding", "NotImplementedError: no cache here") in reasons(found)
     assert not found.ok
     asked_for_nothing = audit(model, length=32)
     assert asked_for_nothing.ok
@@ -72,9 +72,9 @@ def test_a_layer_that_differs_comes_first():
     model = FAMILIES["llama-default"]()
     model.model.rotary_emb.inv_freq *= 0.5
     found = audit(model, length=32)
-    assert found.paths == ()
-    assert ("not looked at", LATER) in reasons(found)
-    assert audit(model, length=32, paths=True).paths
+    assert found.serving_modes == ()
+    assert ("not checked", LATER) in reasons(found)
+    assert audit(model, length=32, serving_modes=True).serving_modes
 
 
 def test_chunks_whose_positions_restart_are_found(monkeypatch):
@@ -88,14 +88,14 @@ def test_chunks_whose_positions_restart_are_found(monkeypatch):
 
     monkeypatch.setattr(body, "forward", restarting)
     found = audit(model, length=32)
-    wrong = [one for one in found.paths if one.verdict == "differs"]
-    assert "chunked prefill" in [one.path for one in wrong]
+    wrong = [one for one in found.serving_modes if one.verdict == "differs"]
+    assert "chunked prefill" in [one.mode for one in wrong]
     assert found.outcome == "differs"
-    chunked = next(record for record in wrong if record.path == "chunked prefill")
+    chunked = next(record for record in wrong if record.mode == "chunked prefill")
     assert str(chunked.findings[0]) == "position of token 12: row 12 expected, row 0 effective"
 
 
-def test_conversions_that_would_move_kernels_are_noted():
+def test_conversions_that_would_change_kernels_are_noted():
     model = FAMILIES["llama-default"]()
     frequencies = model.model.rotary_emb.inv_freq.clone()
     found = audit(model, length=32)
@@ -124,7 +124,9 @@ def test_what_the_notes_say_of_conversions_is_so(tmp_path):
 
 def test_a_window_of_one_key_which_the_library_s_cache_does_not_keep_is_found():
     found = audit(ODD["window of 1"](), length=32)
-    assert {record.path for record in found.paths if record.verdict == "differs"} == {"cached decoding"}
+    assert {record.mode for record in found.serving_modes if record.verdict == "differs"} == {
+        "cached decoding"
+    }
     assert {finding.what for _, finding in found.findings} == {"mask of layer 0", "mask of layer 1"}
 
 

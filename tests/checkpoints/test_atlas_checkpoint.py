@@ -1,12 +1,16 @@
 """The atlas of a checkpoint: its cells are those of the sweep, and adaptive calls stop early."""
 
+import math
+
 import pytest
 import torch
+from polars.testing import assert_frame_equal
+from tests.checkpoints.ablation.test_bands import llama as bands_llama
 from tests.checkpoints.audit.families import llama
 
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
-from spectrope.checkpoints.atlas import atlas_checkpoint, waves_in_words
+from spectrope.checkpoints.atlas import BLOCK, CONTROLS, atlas_checkpoint, waves_in_words
 from spectrope.checkpoints.language import task_sequences
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.lab import AtlasSettings, HeadAblation
@@ -37,6 +41,34 @@ def test_adaptive_calls_equal_exact_ones_on_fewer_sequences(model):
     adaptive = atlas_checkpoint(model, "induction", method="adaptive", **given)
     assert adaptive.cells["call"].to_list() == exact.cells["call"].to_list()
     assert adaptive.passes < exact.passes
+
+
+def test_a_screened_atlas_measures_likely_cells_and_a_sample_of_the_others(model):
+    given = {"length": 8, "examples": 6, "settings": AtlasSettings(bands=3, threshold=20.0)}
+    exact = atlas_checkpoint(model, "induction", **given)
+    screened = atlas_checkpoint(model, "induction", method="screened", **given)
+    measured = screened.cells["n"] > 0
+    block = math.ceil(BLOCK * len(exact.cells))
+    assert exact.cells["drop"].max() < 20  # So that one block and the controls suffice.
+    assert (measured.sum(), screened.controls) == (block + CONTROLS, CONTROLS)
+    assert_frame_equal(screened.cells.filter(measured), exact.cells.filter(measured), abs_tol=1e-5)
+    assert set(screened.cells.filter(~measured)["call"]) == {"not measured"}
+    assert screened.cells.filter(~measured)["drop"].null_count() == (~measured).sum()
+
+
+def test_a_screened_atlas_goes_on_where_cells_cost():
+    """The model continues its own tokens, so that it is right until a head is changed."""
+    model, draw = bands_llama(), torch.Generator().manual_seed(1)
+    ids = torch.randint(5, 60, (6, 2), generator=draw)
+    for _ in range(10):
+        ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1).detach()], 1)
+    settings = AtlasSettings(bands=2)
+    exact = atlas_checkpoint(model, ids, settings=settings)
+    costly = exact.cells["drop"] > 5
+    assert costly.sum() > math.ceil(BLOCK * len(exact.cells))
+    screened = atlas_checkpoint(model, ids, settings=settings, method="screened")
+    assert (screened.cells["drop"].fill_null(0) > 5).to_list() == costly.to_list()
+    assert screened.passes < exact.passes
 
 
 def test_patterns_are_described_for_the_heads_of_the_chosen_layers(model):

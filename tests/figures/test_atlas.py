@@ -1,5 +1,7 @@
 """The page and the figure of an atlas show every cell, and what its head attends to."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -49,6 +51,16 @@ def test_the_figure_has_a_panel_for_every_band_of_every_intervention(tables):
     assert [len(row["concat"]) for row in rows] == [2, 2, 2, 2, 1, 1, 1]
     assert rows[0]["concat"][1]["title"] == "band 1: slow"
     assert {value["drop"] for value in rows[0]["concat"][0]["data"]["values"]} == {40.0, 0.0}
+
+
+def test_what_was_not_measured_is_grey_and_has_no_number(tables):
+    left = pl.col("head").eq(1)
+    shown = [pl.when(left).then(None).otherwise(pl.col(name)).alias(name) for name in ("drop", "low", "high")]
+    unmeasured = replace(tables, cells=tables.cells.with_columns(shown))
+    panel = atlas_spec(unmeasured)["vconcat"][0]["concat"][0]
+    assert [layer["data"]["values"] for layer in panel["layer"][:1]] == [[{"layer": 0, "head": 1}]]
+    _, second = head_table(unmeasured).rows
+    assert (second["removed"], second["costliest band"]) == ("", "")
 
 
 def test_the_page_is_one_file_with_escaped_examples(tables, tmp_path):

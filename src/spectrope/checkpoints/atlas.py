@@ -187,12 +187,12 @@ class _Measure:
         intact = np.empty(0)
         while len(left):
             block, left = left[:size], left[size:]
-            found, intact = self._whole(block)
+            found, intact = self._whole(block.tolist())
             rows.append(found)
             if self._costs(found) or not len(left):
                 continue
             drawn = np.isin(np.arange(len(left)), draw.permutation(len(left))[:CONTROLS])
-            found, intact = self._whole(left[drawn])
+            found, intact = self._whole(left[drawn].tolist())
             rows.append(found)
             left = left[~drawn]
             if not self._costs(found):
@@ -210,7 +210,7 @@ class _Measure:
         losses, intact = np.zeros(count), list[np.ndarray]()
         for stop in looks(n, FIRST_LOOK):
             fresh, cells = order[ledger.seen : stop], ledger.open
-            scores = self._scores(self.data[fresh], cells)
+            scores = self._scores(self.data[fresh], cells.tolist())
             intact.append(scores[0])
             losses[cells] += (scores[1:, :, 0] - scores[0, :, 0]).sum(1)
             ledger.enter(scores[..., 1])
@@ -222,9 +222,8 @@ class _Measure:
         found = self._found(range(count), 100 * drop, ends, losses / ledger.used, ledger.used)
         return self._table(found), np.concatenate(intact), 0
 
-    def _whole(self, places: Iterable[int]) -> tuple[pl.DataFrame, np.ndarray]:
+    def _whole(self, places: Sequence[int]) -> tuple[pl.DataFrame, np.ndarray]:
         """Some cells on all sequences, and the scores of the intact model."""
-        places = list(places)
         scores = self._scores(self.data, places)
         change = (scores[1:] - scores[0]).swapaxes(0, 1)
         loss = mean_intervals(change[..., 0])
@@ -236,14 +235,14 @@ class _Measure:
     def _costs(self, found: pl.DataFrame) -> bool:
         return bool((found["drop"] > self.settings.threshold).any())
 
-    def _scores(self, data: Sequences, places: Iterable[int]) -> np.ndarray:
+    def _scores(self, data: Sequences, places: Sequence[int]) -> np.ndarray:
         variants: list[Variant] = [(), *(self.cells[place].variant for place in places)]
         given: dict[str, Any] = {"tokens": self.tokens, "site_means": self.means, "watch": self.watch}
         return checkpoint_scores(self.subject, data, variants, **given).numpy()
 
     def _found(
         self,
-        places: Iterable[int],
+        places: Sequence[int],
         drop: np.ndarray,
         ends: dict[str, np.ndarray],
         loss: np.ndarray,

@@ -195,10 +195,10 @@ def _screening(found: CheckpointAtlas) -> str:
         return " All cells were measured, because costs occurred throughout the order of first-order effects."
     most = 100 * (1 - 0.05 ** (1 / found.controls))
     return (
-        f" {n_left} of {n_all} cells, grey in figures, were not measured, because their first-order effects are "
-        f"small. Another "
-        f"{found.controls} cells with small effects were drawn at random and measured, and none costs more "
-        f"than the threshold; with 95 % confidence, at most {most:.1f} % of the cells not measured do."
+        f" {n_left} of {n_all} cells, grey in figures, were not measured, because their first-order effects "
+        f"are small. Another {found.controls} cells with small effects were drawn at random and measured: "
+        f"none costs more than the threshold. With 95 % confidence, at most {most:.1f} % of the cells not "
+        "measured do."
     )
 
 

@@ -71,6 +71,7 @@ def test_the_atlas_of_a_checkpoint_is_printed_as_json_and_kept_as_a_table(checkp
         (("--examples", "3"), "at least 4"),
         (("--threshold", "0"), "above 0 and below 100"),
         (("--out", "atlas.doc"), "saved as"),
+        (("--method", "screened"), "'screened' is for models"),
     ],
 )
 def test_what_a_run_does_not_take(run, options, message, capsys):

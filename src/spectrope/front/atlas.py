@@ -147,9 +147,7 @@ def atlas(
     known, wrapped = opened(target, root, place, tokenizer, allow_download=allow_download)
     if isinstance(known, Run):
         if method == "screened":
-            raise ConfigError(
-                "screening is for models of the hub's kind; a run's atlas is exact or adaptive."
-            )
+            raise ConfigError(f"method 'screened' is for models; run {known.id} has 'exact' and 'adaptive'.")
         of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
         refuse(of_models, "models", f"run {known.id} has its own task")
         count = EXAMPLES if examples is None else examples

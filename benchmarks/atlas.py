@@ -1,7 +1,7 @@
 """How long the atlas of a Llama of 100 million parameters takes on one core, and how often it is right.
 
 `python -m benchmarks.atlas [CHECKPOINT]` takes some 20 minutes, most of them for a screened atlas. Weights
-are random, which changes no operation. Cells of the first head are timed in three layers on 8 sequences of
+are random, which changes no operation. Three cells of each head are timed in three layers on 8 sequences of
 128 tokens; all cells of all heads are as many times that, because they differ only in the layer from which
 the model is rerun. Beside it stands what the rerun would take if blocks and readout cost what they cost in
 a plain forward pass. With a trained checkpoint of at most four layers, adaptive and screened calls are
@@ -89,15 +89,16 @@ def _readout(model: LlamaForCausalLM, data: Any) -> float:
 
 
 def _per_cell(subject: CheckpointSubject, data: Any, means: Any, layer: int) -> float:
-    """Mean over cells of one head, without the pass up to its layer, which all heads share."""
-    variants = [(), *(cell.variant for cell in cells_of([(layer, 0)], BANDS)[::3])]
-    few = variants[:2]
+    """Mean over three cells of each head, beyond a pass of the intact model."""
+    heads = [(layer, head) for head in range(subject.sites[layer].n_heads)]
+    chosen = [cells_of([head], BANDS)[::7] for head in heads]
+    variants = [(), *(cell.variant for cells in chosen for cell in cells)]
 
     def run(chosen: Any) -> float:
         return seconds(lambda: checkpoint_scores(subject, data, chosen, site_means=means))
 
-    run(few)
-    return (run(variants) - run(few)) / (len(variants) - len(few))
+    run(variants[:1])
+    return (run(variants) - run(variants[:1])) / (len(variants) - 1)
 
 
 def calls(checkpoint: str, method: AtlasMethod) -> dict[str, Any]:

@@ -99,4 +99,5 @@ COMMANDS = {
     "audit --out": Command(
         ("audit", "model", "--length", "32", "--out", "audit.html"), checkpoint, (0, 1, 3)
     ),
+    "lock": Command(("lock", "model", "--length", "32"), checkpoint),
 }

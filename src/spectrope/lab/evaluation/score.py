@@ -1,6 +1,6 @@
 """Loss and accuracy of a model on examples; padding is trimmed where it does not affect the outputs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,8 @@ from spectrope.models import Decoder
 from spectrope.tasks import Batch
 
 IGNORED = -100  # torch's own mark for a label that the loss leaves out
+# Numbers in one batch's residual stream, variants included: few enough for a cache, or to fill a GPU.
+BUDGET = {"cpu": 2**19, "cuda": 2**26}
 
 
 @dataclass(frozen=True)
@@ -30,18 +32,39 @@ class Score:
     n: int
 
 
-def by_length(batch: Batch, size: int, *, trim: bool) -> Iterator[tuple[Tensor, Batch]]:
+def by_length(
+    batch: Batch, size: int, *, trim: bool, tokens: int | None = None
+) -> Iterator[tuple[Tensor, Batch]]:
     """Pieces of at most `size` examples with their indices, shortest first and trimmed if `trim`.
 
     Args:
         batch: The examples.
-        size: Largest piece.
+        size: Most examples of a piece.
         trim: Whether to trim padding, which is safe if the model ignores it.
+        tokens: Most tokens of a piece, its padding included, unless one example has more; None for no limit.
     """
     order = batch.lengths.argsort(stable=True) if trim else torch.arange(len(batch))
-    for index in order.split(size):
+    widths = batch.lengths[order].tolist() if trim else [batch.inputs.shape[1]] * len(batch)
+    for index in order.split(_sizes(widths, size, tokens)):
         piece = batch[index]
         yield index, piece.trimmed() if trim else piece
+
+
+def pieces(model: Decoder, data: Batch, batch_size: int) -> Iterator[tuple[Tensor, Batch]]:
+    """Pieces for the forward passes of a model, by `by_length`, whose tokens also keep within `BUDGET`."""
+    tokens = BUDGET[next(model.parameters()).device.type] // model.config.d_model
+    return by_length(data, batch_size, trim=model.padding_is_inert, tokens=tokens)
+
+
+def _sizes(widths: Sequence[int], size: int, tokens: int | None) -> list[int]:
+    """Numbers of examples of successive pieces, each as large as allowed; widths do not decrease."""
+    sizes = [0]
+    for width in widths:
+        full = tokens is not None and (sizes[-1] + 1) * width > tokens
+        if sizes[-1] == size or (sizes[-1] and full):
+            sizes.append(0)
+        sizes[-1] += 1
+    return sizes
 
 
 def counted_labels(model: Decoder, labels: Tensor) -> Tensor:
@@ -54,10 +77,13 @@ def counted_labels(model: Decoder, labels: Tensor) -> Tensor:
 def predict(
     model: Decoder, data: Batch, *, batch_size: int = 256, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "n classes"]:
-    """Class logits of every example, in float32 and on the CPU, in the order of `data`."""
+    """Class logits of every example, in float32 and on the CPU, in the order of `data`.
+
+    A forward pass takes at most `batch_size` examples, and fewer of those whose tokens exceed `BUDGET`.
+    """
     device = next(model.parameters()).device
     out = torch.empty(len(data), model.config.n_outputs)
-    for index, piece in by_length(data, batch_size, trim=model.padding_is_inert):
+    for index, piece in pieces(model, data, batch_size):
         with in_precision(device, dtype):
             out[index] = model(piece.to(device)).float().cpu()
     return out

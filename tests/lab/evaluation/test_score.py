@@ -81,6 +81,20 @@ def test_pieces_are_as_large_as_their_tokens_allow(data, trim, tokens):
         assert len(piece) == 6 or (len(piece) + 1) * first > tokens
 
 
+def test_pieces_are_halved_as_long_as_that_saves_enough_padding(data):
+    def padded(padding: int | None) -> list[int]:
+        found = [piece for _, piece in by_length(data, 23, trim=True, padding=padding)]
+        assert torch.equal(torch.cat([piece.lengths for piece in found]), data.lengths.sort().values)
+        return [piece.inputs.numel() for piece in found]
+
+    whole, twice, often = padded(None), padded(20), padded(0)
+    assert len(whole) == 1 < len(twice) < len(often)
+    assert sum(often) < sum(twice) <= whole[0] - 20
+    assert padded(whole[0]) == whole
+    assert int(data.lengths.sum()) <= sum(often)
+    assert len(list(by_length(data, 23, trim=False, padding=0))) == 1
+
+
 def test_predictions_do_not_depend_on_the_budget_of_tokens(data, monkeypatch):
     model = decoder(SMALL)
     sizes: list[int] = []

@@ -1,14 +1,13 @@
-"""Training steps and evaluation on sequences of mixed lengths, against pieces of equal numbers of examples.
+"""Evaluation on sequences of mixed lengths, against pieces of equal numbers of examples.
 
 RoPE on `distance`, at three scales, on one thread and in processor time. The reference also sorts examples by
 length and trims their padding, but always takes the same number of examples at once.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from benchmarks.harness import Case, run
 from torch import Tensor
 from torch.testing import assert_close
@@ -18,7 +17,6 @@ from spectrope.core.memory import keep_freed_memory
 from spectrope.core.noise import Noise
 from spectrope.lab.evaluation.score import by_length, predict
 from spectrope.lab.runs import build_model
-from spectrope.lab.training.loop import accumulate
 from spectrope.lab.training.scales import experiment
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
@@ -39,15 +37,6 @@ def in_equal_pieces(
         yield index, logits.float()
 
 
-def step_in_equal_pieces(
-    model: Decoder, data: Batch, size: int, noise: Noise | None, dtype: torch.dtype
-) -> None:
-    """Gradients of the mean loss of a batch."""
-    for index, logits in in_equal_pieces(model, data, size, noise, dtype):
-        loss = F.cross_entropy(logits, data.labels[index].to(DEVICE), reduction="sum") / len(data)
-        loss.backward()
-
-
 @torch.inference_mode()
 def predict_in_equal_pieces(model: Decoder, data: Batch, dtype: torch.dtype) -> Tensor:
     """Class logits, in the order of the data."""
@@ -55,36 +44,6 @@ def predict_in_equal_pieces(model: Decoder, data: Batch, dtype: torch.dtype) -> 
     for index, logits in in_equal_pieces(model, data, AT_ONCE, None, dtype):
         out[index] = logits.cpu()
     return out
-
-
-def gradient(model: Decoder, step: Callable[[], object]) -> Tensor:
-    """Gradient of all parameters as one vector."""
-    model.zero_grad(set_to_none=True)
-    step()
-    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-
-
-def training_case(scale: str) -> Case:
-    """Gradients of one batch, with dropout; without it and in float32, both sides are compared."""
-    one = experiment("distance", "rope", scale=scale)
-    model, size = build_model(one, DEVICE), one.training.micro_batch
-    data = one.task.build().sample(one.training.batch_size, seed=0)
-
-    def gate() -> None:
-        exact = gradient(model, lambda: step_in_equal_pieces(model, data[:64], size, None, torch.float32))
-        ours = gradient(model, lambda: accumulate(model, data[:64], None, size, torch.float32))
-        assert_close(ours, exact, rtol=1e-4, atol=1e-5)
-
-    def noise() -> Noise:
-        return Noise(one.model.dropout, 0, DEVICE)
-
-    return Case(
-        f"training step, {scale}",
-        gate,
-        lambda: gradient(model, lambda: accumulate(model, data, noise(), size, DTYPE)),
-        lambda: gradient(model, lambda: step_in_equal_pieces(model, data, size, noise(), DTYPE)),
-        clock=time.process_time,
-    )
 
 
 def evaluation_case(scale: str) -> Case:
@@ -107,9 +66,8 @@ def evaluation_case(scale: str) -> Case:
 
 
 def cases() -> Iterator[Case]:
-    """A step and an evaluation at each scale."""
+    """An evaluation at each scale."""
     for scale in EVALUATED:
-        yield training_case(scale)
         yield evaluation_case(scale)
 
 

@@ -205,3 +205,33 @@ def test_of_an_empty_batch_nothing_is_computed(impl, encoding):
     assert out.shape == v.shape
     leaves = (ctx.q, ctx.k, v)
     assert [g.shape for g in torch.autograd.grad(out.sum(), leaves)] == [x.shape for x in leaves]
+
+
+@pytest.mark.parametrize(("n_q", "n_k"), [(16, 16), (33, 33), (70, 70), (5, 18)])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", FACTORING)
+def test_without_gradients_the_explicit_kernel_gives_the_same_outputs(name, causal, n_q, n_k, monkeypatch):
+    monkeypatch.setattr("spectrope.attention.explicit.LEAST_ROWS", 16)
+    monkeypatch.setitem(CACHED_ENTRIES, "cpu", 2 * 4 * n_q * 48)
+    encoding, (ctx, v) = build(name), inputs(n_q, n_k, batch=5)
+    expected = attention(ctx, v, encoding, causal=causal, impl="explicit")
+    with torch.no_grad():
+        out = attention(ctx, v, encoding, causal=causal, impl="explicit")
+    assert expected.requires_grad
+    assert not out.requires_grad
+    assert_close(out, expected)
+
+
+@pytest.mark.parametrize("n", [1, 17, 32])
+@pytest.mark.parametrize("name", ["nope", "rope", "alibi"])
+def test_without_gradients_bfloat16_errs_as_little(name, n):
+    encoding, (ctx, v) = build(name).float(), inputs(n, n, batch=4)
+
+    def computed(dtype: torch.dtype) -> torch.Tensor:
+        low = dataclasses.replace(ctx, q=ctx.q.detach().to(dtype), k=ctx.k.detach().to(dtype))
+        out = attention(low, v.detach().to(dtype), encoding, causal=True, impl="explicit")
+        assert out.dtype is dtype
+        return out.float()
+
+    exact = computed(torch.float32)
+    assert (computed(torch.bfloat16) - exact).norm() <= 0.01 * exact.norm()

@@ -1,5 +1,6 @@
 """Scores are those of plain arithmetic, whatever the batches, the padding and the labels left out."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from spectrope.lab.evaluation.score import IGNORED, by_length, correct, counted_labels, predict, score
+from spectrope.lab.evaluation.score import BUDGET, IGNORED, by_length, correct, counted_labels, predict, score
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.tasks.base import Batch
 
@@ -67,6 +68,43 @@ def test_pieces_are_sorted_and_cut_only_where_allowed(data):
     assert torch.equal(torch.cat([index for index, _ in pieces]).sort().values, torch.arange(23))
     uncut = list(by_length(data, 6, trim=False))
     assert torch.equal(torch.cat([piece.inputs for _, piece in uncut]), data.inputs)
+
+
+@pytest.mark.parametrize("trim", [True, False])
+@pytest.mark.parametrize("tokens", [1, 12, 20, 35, 1000])
+def test_pieces_are_as_large_as_their_tokens_allow(data, trim, tokens):
+    pieces = [piece for _, piece in by_length(data, 6, trim=trim, tokens=tokens)]
+    assert torch.equal(torch.cat([piece.labels for piece in pieces]).sort().values, data.labels.sort().values)
+    assert all(len(piece) == 1 or (len(piece) <= 6 and piece.inputs.numel() <= tokens) for piece in pieces)
+    for piece, following in itertools.pairwise(pieces):
+        first = int(following.lengths[0]) if trim else 10
+        assert len(piece) == 6 or (len(piece) + 1) * first > tokens
+
+
+def test_pieces_are_halved_as_long_as_that_saves_enough_padding(data):
+    def padded(padding: int | None) -> list[int]:
+        found = [piece for _, piece in by_length(data, 23, trim=True, padding=padding)]
+        assert torch.equal(torch.cat([piece.lengths for piece in found]), data.lengths.sort().values)
+        return [piece.inputs.numel() for piece in found]
+
+    whole, twice, often = padded(None), padded(20), padded(0)
+    assert len(whole) == 1 < len(twice) < len(often)
+    assert sum(often) < sum(twice) <= whole[0] - 20
+    assert padded(whole[0]) == whole
+    assert int(data.lengths.sum()) <= sum(often)
+    assert len(list(by_length(data, 23, trim=False, padding=0))) == 1
+
+
+def test_predictions_do_not_depend_on_the_budget_of_tokens(data, monkeypatch):
+    model = decoder(SMALL)
+    sizes: list[int] = []
+    model.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].inputs.numel()))
+    expected = predict(model, data)
+    assert len(sizes) == 1
+    monkeypatch.setitem(BUDGET, "cpu", 20 * SMALL.d_model)
+    assert_close(predict(model, data), expected)
+    assert max(sizes[1:]) <= 20
+    assert len(sizes) > 5
 
 
 def test_bfloat16_predictions_are_close(data):

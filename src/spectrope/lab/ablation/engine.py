@@ -17,12 +17,9 @@ from spectrope.lab.ablation.gather import derangement, donor_outputs, means_for
 from spectrope.lab.ablation.interventions import Variant
 from spectrope.lab.ablation.passes import Piece
 from spectrope.lab.ablation.tree import Tree, changes_in, fills_of
-from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
+from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, most_tokens
 from spectrope.models import Decoder
 from spectrope.tasks import Batch
-
-# Numbers in one batch's residual stream, variants included: few enough for a cache, or to fill a GPU.
-BUDGET = {"cpu": 2**19, "cuda": 2**26}
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def _pieces(
     donors: Batch | None,
 ) -> Iterator[VariantLogits]:
     device = next(model.parameters()).device
-    tokens = tokens or BUDGET[device.type] // model.config.d_model
+    tokens = tokens or most_tokens(model)
     width = min(model.config.n_heads, len(variants))
     size = max(1, tokens // (width * max(1, data.inputs.shape[1])))
     context = partial(inference, device, dtype)

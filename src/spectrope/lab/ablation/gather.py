@@ -10,7 +10,7 @@ from spectrope.core import ConfigError, in_precision, numpy_stream
 from spectrope.encodings import order
 from spectrope.lab.ablation.fills.base import LayerMeans, Need, Site
 from spectrope.lab.ablation.passes import Piece, intact_sites
-from spectrope.lab.evaluation.score import by_length
+from spectrope.lab.evaluation.score import most_tokens, pieces
 from spectrope.models import Decoder
 from spectrope.tasks import Batch
 
@@ -32,7 +32,7 @@ def data_means(
     """
     device = next(model.parameters()).device
     sums: list[list[tuple[Tensor, ...]]] = []
-    for _, batch in by_length(data, batch_size, trim=model.padding_is_inert):
+    for _, batch in pieces(model, data, batch_size, most_tokens(model)):
         with in_precision(device, dtype):
             piece = Piece.of(model, batch.to(device))
             counted = piece.stream.real if model.ignores_padding else torch.ones_like(piece.stream.real)

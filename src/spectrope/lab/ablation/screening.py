@@ -12,7 +12,7 @@ from spectrope.core import in_precision
 from spectrope.lab.ablation.fills.base import needs_of, resolved_fill
 from spectrope.lab.ablation.gather import derangement, donor_outputs, means_for
 from spectrope.lab.ablation.passes import Piece, intact_sites
-from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
+from spectrope.lab.evaluation.score import IGNORED, counted_labels, most_tokens, pieces
 from spectrope.models import Decoder
 from spectrope.tasks import Batch
 
@@ -65,7 +65,7 @@ def screen(
     donors = data[derangement(len(data), seed)] if "donors" in needs_of([fill]) else None
     device = next(model.parameters()).device
     total = torch.zeros(model.config.n_layers, model.config.n_heads, dtype=torch.float64)
-    for index, batch in by_length(data, batch_size, trim=model.padding_is_inert):
+    for index, batch in pieces(model, data, batch_size, most_tokens(model)):
         with in_precision(device, dtype), torch.enable_grad():
             donated = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
             piece = Piece.of(model, batch.to(device), means=means, donors=donated)

@@ -116,7 +116,7 @@ def test_a_torn_row_is_refused(repository):
 
 def test_a_plan_outside_any_repository_is_refused(tmp_path):
     (tmp_path / "plan.toml").write_text("a = 1\n")
-    with pytest.raises(StoreError, match="is in no git repository"):
+    with pytest.raises(StoreError, match="is not in a git repository"):
         audit(tmp_path / "mid.jsonl", tmp_path / "plan.toml")
 
 

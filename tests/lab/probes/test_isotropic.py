@@ -66,7 +66,7 @@ def test_sinusoids_are_a_kernel_of_the_lag_and_learned_positions_are_none():
         ("cable", "depends on content"),
         ("axial_rope", "on 2 axes"),
         ("shaw", "not bilinear"),
-        ("nope", "does nothing to queries and keys"),
+        ("nope", "does not change the products"),
         ("fope", "depend on more than the lag"),
     ],
 )

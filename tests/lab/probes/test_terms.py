@@ -107,9 +107,9 @@ def test_the_position_factor_of_independent_content_is_near_the_mean_rotation():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("path", "computes logits otherwise"),
+        ("path", "does not compute logits as a product"),
         ("cope", "a bias that depends on content"),
-        ("pope", "otherwise|linear"),
+        ("pope", "does not compute logits as a product"),
     ],
 )
 def test_layers_without_such_terms_say_why(name, reason):

@@ -45,7 +45,7 @@ def product_lags(encoding: Encoding, n: int, width: int) -> Float[Tensor, " n"] 
     if (moved - values[:-1]).abs().max() > CLOSE * scale:
         return f"logits under {name} depend on more than the lag"
     if (values - values[0]).abs().max() <= CLOSE * scale:
-        return f"{name} does not change queries and keys depending on the lag"
+        return f"{name} does not change the products of queries and keys with the lag"
     return values
 
 

@@ -109,7 +109,7 @@ class TestVerdict:
             least_layers = 4
 
         rows = rows_of(Deep(), say(90.0))
-        assert Deep().judge(rows).reason == "3 layers cannot locate what the paper finds in 4"
+        assert Deep().judge(rows).reason == "3 layers cannot locate what the paper finds in 4 layers"
 
     def test_leaves_rows_in_another_precision_out_by_name(self):
         def mixed(arm, seed):

@@ -374,6 +374,18 @@ class TestThePrograms:
             assert "cannot read" in capsys.readouterr().err
         assert alone([]) == BAD_INPUT
 
+    def test_a_folder_is_checked_file_by_file(self, tmp_path, capsys):
+        assert main(["verify", str(tmp_path)]) == BAD_INPUT
+        assert "holds no certificate" in capsys.readouterr().err
+        (tmp_path / "a.json").write_text(text("eigenvalues"))
+        assert main(["verify", str(tmp_path), "--json"]) == 0
+        assert [one["file"] for one in json.loads(capsys.readouterr().out)] == ["a.json"]
+        (tmp_path / "b.json").write_text(text("eigenvalues").replace('"n":24', '"n":25'))
+        assert main(["verify", str(tmp_path)]) == 1
+        told = capsys.readouterr().out
+        assert "a.json: " in told
+        assert "b.json: refused: digest" in told
+
     def test_json(self, tmp_path, capsys):
         (tmp_path / "cert.json").write_text(text("attention"))
         assert main(["verify", str(tmp_path / "cert.json"), "--json"]) == 0

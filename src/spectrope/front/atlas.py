@@ -169,11 +169,11 @@ def atlas(
             watch=shown,
         )
     name = target if isinstance(target, str) else type(known).__name__
-    told = _told_of_model(found, content if isinstance(content, str | Path) else "tokens", method)
+    told = _told_of_model(found, content if isinstance(content, str | Path) else "tokens", method, threshold)
     return Atlas(AtlasTables(str(name), told, found.bands, found.cells, found.heads), threshold)
 
 
-def _told_of_model(found: CheckpointAtlas, on: str | Path, method: AtlasMethod) -> str:
+def _told_of_model(found: CheckpointAtlas, on: str | Path, method: AtlasMethod, threshold: float) -> str:
     intervals = (
         "95 % intervals that hold for all cells at once and at any stopping time"
         if method == "adaptive"
@@ -182,8 +182,15 @@ def _told_of_model(found: CheckpointAtlas, on: str | Path, method: AtlasMethod) 
     return (
         f"Measured on {on}: accuracy {100 * found.accuracy:.1f} % and loss {found.loss:.3g} nats per token "
         f"on {found.sequences} sequences of up to {found.length} tokens, with {intervals}."
-        f"{_screening(found) if method == 'screened' else ''}"
+        f"{_screening(found) if method == 'screened' else ''}{_least(found, threshold)}"
     )
+
+
+def _least(found: CheckpointAtlas, threshold: float) -> str:
+    """What follows if the model is hardly ever right."""
+    if 100 * found.accuracy > threshold:
+        return ""
+    return f" No change can cost more than {threshold:g} points, because the accuracy is not higher."
 
 
 def _screening(found: CheckpointAtlas) -> str:

@@ -155,7 +155,7 @@ class Claim(Registered, ABC):
         n_layers = max(preset.model.n_layers for preset in SCALES[scale].values()) if scale in SCALES else 0
         if n_layers >= self.least_layers:
             return ""
-        return f"{n_layers} layers cannot locate what the paper finds in {self.least_layers}"
+        return f"{n_layers} layers cannot locate what the paper finds in {self.least_layers} layers"
 
     def power(self, seeds: Sequence[int], rows: StudyRows, scale: str = "mini") -> str:
         """Power of the planned seeds, stated before they are run; in points if existing rows determine the

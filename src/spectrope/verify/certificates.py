@@ -315,7 +315,7 @@ def check_audit(claim: Any, witness: Any) -> Told:
     outcome = "differs" if counts["differs"] else whole
     _require(claim["outcome"] == outcome, "claim.outcome", f"must be {outcome!r} by the layers' verdicts")
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    rests = "measurements are of all heads of the inputs; laws and values are those that they declare"
+    rests = "measurements are of all heads of the inputs; laws and values are those that the layers declare"
     return [f"the verdicts of {len(layers)} layers ({told}) follow from what was measured"], [rests]
 
 

@@ -62,7 +62,7 @@ def test_three_layers_locate_no_deposit():
     verdict = CLAIM.judge(rows_of(CLAIM, say({"rope/0": 40.0, "rope/0.1": 38.0})))
     assert (verdict.word, verdict.reason) == (
         "not testable here",
-        "3 layers cannot locate what the paper finds in 6",
+        "3 layers cannot locate what the paper finds in 6 layers",
     )
 
 

@@ -10,8 +10,7 @@ COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verd
 SEEN = (
     "Every layer applies what the configuration declares, in everything that was tested: rotation, factor "
     "and mask of every head, norms of queries and keys, biases and their tables, caps and sinks of logits, "
-    "values the "
-    "same at every position, absolute terms"
+    "values (which must not depend on the position), absolute terms"
 )
 WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
@@ -74,7 +73,10 @@ def _beyond(audit: "Audit") -> list[str]:
     beyond = [position for position in far.positions if position >= audit.length]
     if not beyond:
         return [f"rotations from position {audit.length} on", *far.unchecked]
-    return [f"positions from {audit.length} on, except {len(beyond)} up to {beyond[-1]}", *far.unchecked]
+    return [
+        f"positions from {audit.length} on, except {len(beyond)} chosen ones up to {beyond[-1]}",
+        *far.unchecked,
+    ]
 
 
 def as_text(audit: "Audit") -> str:

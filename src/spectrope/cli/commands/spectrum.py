@@ -113,7 +113,7 @@ class Spectrum(Checkpoints):
             write_certificate(folder / f"{name}.json", certified_kernel(kernel), target)
         if not self.json:
             n = len(found.kernels)
-            say(f"{n} certificate{'s' * (n != 1)} in {folder}; check with `spectrope verify`.")
+            say(f"{n} certificate{'s' * (n != 1)} in {folder}; `spectrope verify {folder}` checks them.")
 
     def _measure_checkpoint(self, source: str) -> None:
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from spectrope.console import JsonOption, print_json, say
-from spectrope.core import SpectropeError, UnsupportedError
+from spectrope.core import ConfigError, SpectropeError, UnsupportedError
 
 LISTED = False
 INVALID = 1
@@ -16,17 +16,19 @@ MISSING = "verify needs python-flint, which is not installed; pip install 'spect
 
 @dataclass(frozen=True, kw_only=True)
 class Verify:
-    """Check a certificate with interval arithmetic.
+    """Check a certificate, or all in a folder, with interval arithmetic.
 
-    The exit code is 0 if the certificate holds, 1 if it is refused, and 2 if it cannot be read.
+    The exit code is 0 if all hold, 1 if one is refused, and 2 if one cannot be read.
 
     Examples:
     $ spectrope verify cert.json
+    $ spectrope verify certificates
     $ spectrope verify cert.json --inputs path/to/checkpoint
     """
 
     certificate: Annotated[
-        tyro.conf.Positional[Path], tyro.conf.arg(name="certificate", help="Certificate file (JSON).")
+        tyro.conf.Positional[Path],
+        tyro.conf.arg(name="certificate", help="Certificate file (JSON), or a folder of them."),
     ]
     inputs: Annotated[
         Path | None, tyro.conf.arg(help="Folder of the files it was made from, whose hashes are compared.")
@@ -34,28 +36,41 @@ class Verify:
     json: JsonOption = False
 
     def run(self) -> int:
-        """Check, print what is proved or the field that is refused.
+        """Check, and print what is proved or the field that is refused; of a folder, for each certificate.
 
         Raises:
             UnsupportedError: If python-flint is not installed.
+            ConfigError: If the folder holds no certificate.
             SpectropeError: If a file cannot be read.
         """
+        if not self.certificate.is_dir():
+            record = self._checked(self.certificate)
+            self._tell(record)
+            return 0 if record["holds"] else INVALID
+        files = sorted(self.certificate.glob("*.json"))
+        if not files:
+            raise ConfigError(f"folder {self.certificate} holds no certificate (*.json).")
+        records = [{"file": path.name, **self._checked(path)} for path in files]
+        self._tell(*records)
+        return 0 if all(record["holds"] for record in records) else INVALID
+
+    def _checked(self, path: Path) -> dict[str, Any]:
         try:
             from spectrope.verify import CertificateError, verify_file
         except ImportError:
             raise UnsupportedError(MISSING) from None
         try:
-            proof = verify_file(self.certificate, self.inputs)
+            proof = verify_file(path, self.inputs)
         except CertificateError as refusal:
-            self._tell({"holds": False, "refused": str(refusal)}, f"refused: {refusal}")
-            return INVALID
+            return {"holds": False, "refused": str(refusal), "text": f"refused: {refusal}"}
         except OSError as error:
             raise SpectropeError(f"cannot read {error.filename}: {error.strerror}.") from None
-        self._tell({"holds": True, **vars(proof)}, str(proof))
-        return 0
+        return {"holds": True, **vars(proof), "text": str(proof)}
 
-    def _tell(self, record: dict[str, object], text: str) -> None:
+    def _tell(self, *records: dict[str, Any]) -> None:
+        texts = [record.pop("text") for record in records]
         if self.json:
-            print_json(record)
-        else:
-            say(text)
+            print_json(records[0] if "file" not in records[0] else list(records))
+            return
+        for record, text in zip(records, texts, strict=True):
+            say(f"{record['file']}: {text}" if "file" in record else text)

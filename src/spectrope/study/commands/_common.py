@@ -52,9 +52,9 @@ def load_rows(folder: Path, scale: str) -> StudyRows:
     rows = StudyRows.load(folder / f"{scale}.jsonl")
     for complaint in rows.complaints:
         complain(f"left out: {complaint}")
-    if told := [f"{count} of {name}" for name, count, _ in rows.withdrawals.lines()]:
-        counts = ", ".join(told)
-        complain(f"withdrawn after corrections (see the page Conformance of the documentation): {counts}")
+    if n := sum(map(len, rows.withdrawals.runs.values())):
+        counted = "1 row from before a correction does" if n == 1 else f"{n} rows from before corrections do"
+        complain(f"{counted} not count; the page Conformance of the documentation lists the corrections.")
     return rows
 
 

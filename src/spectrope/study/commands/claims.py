@@ -385,7 +385,9 @@ def show_plan(study: Study, rows: StudyRows, costs: dict[AnyExperiment, JobCost]
         )
         if missing:
             unfinished[claim] = None
-    table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
+    table(
+        "", ("claim", "condition", "runs", "to do", "if run alone"), lines, ("runs", "to do", "if run alone")
+    )
     seconds = makespan([cost.total for cost in costs.values()], workers)
     say(f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.")
     for claim in unfinished:

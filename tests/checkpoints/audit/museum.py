@@ -262,6 +262,32 @@ def warmer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q * (1 + 0.1 * torch.log1p(t // 8))[:, None], k, v
 
 
+def places_of_the_call(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Rotation counts the tokens of each call, whatever positions they have."""
+    table: Any = model.model.rotary_emb
+    own = table.forward
+    patch.setattr(table, "forward", lambda x, position_ids: own(x, torch.arange(x.shape[1])[None]))
+
+
+def causal_from_the_first_key(own: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
+    """Query i of a call sees i + 1 keys, whatever lies before it in the cache."""
+    n, m = q.shape[2], k.shape[2]
+    return own(q, k, v, mask if n == 1 else torch.ones(1, 1, n, m, dtype=torch.bool).tril())
+
+
+def uncapped_behind_a_cache(own: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
+    return own(q, k, v, mask, softcap=given["softcap"] if q.shape[2] == k.shape[2] else None)
+
+
+def dropping(own: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
+    """Dropout of weights also in evaluation."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    logits = q @ k.mT * given["scaling"]
+    hidden = torch.ones_like(logits[0, 0], dtype=torch.bool).triu(1)
+    weights = logits.masked_fill(hidden, -torch.inf).softmax(-1)
+    return (nn.functional.dropout(weights, 0.3) @ v).transpose(1, 2), None
+
+
 LLAMA4 = {"no_rope_layers": [1, 0], "attention_chunk_size": 20}
 COOL = LLAMA4 | {"attn_temperature_tuning": True, "floor_scale": 8, "attn_scale": 0.3}
 LATENT = yarn(mscale=1.0, mscale_all_dim=1.0)
@@ -435,6 +461,23 @@ MUSEUM = (
             declared={"rope_parameters": LONG}),
     Exhibit("half of the local window", "huggingface/transformers/issues/29623", "modernbert", of("202"),
             declared={"local_attention": 20}, applied={"local_attention": 10}, layers=(1,)),
+    Exhibit("alpha of a fixed stretch ignored", "onnxruntime/mobius/pull/293", "hunyuan_v1_dense", of("101"),
+            declared={"rope_parameters": ROPES["dynamic"] | {"alpha": 100.0}},
+            applied=rope(rope_theta=1e4)),
+    Exhibit("sines for cosines", "rasbt/LLMs-from-scratch/pull/381", "gpt_neox", of("107"),
+            rotating(lambda own, q, k, c, s: own(q, k, s, c), [1]), layers=(1,)),
+    Exhibit("position_ids not read", "NVIDIA/Megatron-LM/issues/453", "llama", of("111"),
+            places_of_the_call),
+    Exhibit("text of a vision model without its causal mask", "huggingface/candle/issues/3567",
+            "qwen2_vl_text", of("201"), masked(lambda n: n < 9999)),
+    Exhibit("dropout in evaluation", "NVIDIA/torch-harmonics/pull/221", "stablelm", of("407"),
+            attending(dropping)),
+    Exhibit("causal from the first key behind a cache", "pytorch/pytorch/issues/144858", "qwen3", of("501"),
+            attending(causal_from_the_first_key), layers=None),
+    Exhibit("padding seen by the function", "AnswerDotAI/ModernBERT/pull/40", "bert", of("501"),
+            attending(lambda own, q, k, v, mask, given: own(q, k, v, None)), layers=None),
+    Exhibit("no cap behind a cache", "vllm-project/vllm-metal/pull/666", "gemma2", of("501"),
+            attending(uncapped_behind_a_cache), declared={"attn_logit_softcapping": 5.0}, layers=None),
     Exhibit("frequencies cast to float16", "huggingface/transformers/issues/25681", "gemma2", of("102"),
             of_tables(lambda f: f.half().float())),
 )  # fmt: skip

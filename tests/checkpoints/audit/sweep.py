@@ -73,7 +73,10 @@ GENERAL: dict[str, dict[str, Any]] = {
 }
 BIG = {"hidden_size": 96, "num_attention_heads": 6}
 # Findings on unmodified code that are true, and why.
-TRUE = {"mpt: range 16": "the library's code takes 8 whatever alibi_bias_max says"}
+TRUE = {
+    "mpt: range 16": "the library's code takes 8 whatever alibi_bias_max says",
+    "roberta: decodes": "the library's `generate` counts rows from 0, not from the one after the padding's",
+}
 # Edits of single families.
 SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
     "gpt2": {
@@ -170,6 +173,7 @@ SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
         "window unused": {"use_sliding_window": False, "sliding_window": 16},
     },
     "qwen3": {"windows": {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 0}},
+    "hunyuan_v1_moe": {"alpha": {"rope_parameters": ROPES["dynamic"] | {"alpha": 10.0}}},
     "gemma": {"heads of 24": {"head_dim": 24}},
     "gemma2": {
         "scalar 100": {"query_pre_attn_scalar": 100},
@@ -260,7 +264,10 @@ SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
     "starcoder2": {"window": {"sliding_window": 11}, "no biases": {"use_bias": False}},
     "ministral3": {"temperature": yarn(llama_4_scaling_beta=0.1)},
     "minimax_m2": {"narrow rotation": {"rotary_dim": 4}},
-    "hunyuan_v1_dense": {"no norms": {"use_qk_norm": False}},
+    "hunyuan_v1_dense": {
+        "no norms": {"use_qk_norm": False},
+        "alpha": {"rope_parameters": ROPES["dynamic"] | {"alpha": 100.0}},
+    },
     "apertus": {"default rope": of_kind("default")},
     "xglm": {"not scaled": {"scale_embedding": False}},
     "ctrl": {"six heads": {"n_embd": 96, "n_head": 6}},

@@ -224,7 +224,7 @@ FAULTS = {
     "no causal mask": (masked(lambda lag: lag < 9999), ("llama-default", "gpt2"), "SPE201", EVERY, {None}),
     "one key ahead in layer 1": (
         masked(lambda n: n >= -1, [1]),
-        ("qwen3", "gpt_neox"),
+        ("qwen3", "gpt_neox", "whisper"),
         "SPE201",
         {1},
         {None},

@@ -183,9 +183,14 @@ def build(variant: Variant) -> torch.nn.Module:
     for key, weights in model.named_parameters():
         if key.endswith("norm.weight"):  # ones would hide on which side of a rotation they lie
             weights.data.uniform_(0.5, 1.5)
+    return in_precision(model, variant.dtype)
+
+
+def in_precision(model: torch.nn.Module, dtype: str) -> torch.nn.Module:
+    """The model in another precision, but for its frequencies, which a loaded checkpoint keeps in float32."""
     kept = {name: buffer for name, buffer in model.named_buffers() if name.endswith("inv_freq")}
-    model.to(getattr(torch, variant.dtype))
-    for name, buffer in kept.items():  # which loading a checkpoint keeps in float32
+    model.to(getattr(torch, dtype))
+    for name, buffer in kept.items():
         owner, _, field = name.rpartition(".")
         setattr(model.get_submodule(owner), field, buffer)
     return model

@@ -57,8 +57,13 @@ def require_tokens(model: nn.Module) -> None:
         UnsupportedError: If it is one.
     """
     taken = getattr(model, "main_input_name", "input_ids")
-    if taken != "input_ids":
+    if taken != "input_ids" and not _is_decoder_alone(model):
         raise UnsupportedError(f"{_name(model)} takes no tokens but {taken}; give a model of text.")
+
+
+def _is_decoder_alone(model: Any) -> bool:
+    """Whether only the decoder of a model of images or sounds is there, which takes tokens."""
+    return hasattr(model, "decoder") and not hasattr(model, "encoder") and not model.config.is_encoder_decoder
 
 
 def trained_length(model: nn.Module) -> int | None:

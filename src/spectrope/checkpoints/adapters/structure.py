@@ -41,8 +41,11 @@ def declared_fields(config: Any) -> dict[str, Any]:
     return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
 
 
-EITHER_WAY = frozenset({"blt", "cpmant", "flaubert", "git", "hrm_text", "prophetnet", "xlm", "xlnet"})
-CAUSAL = frozenset({"clip_text_model"})  # Decoders of other models, which have no head of their own.
+EITHER_WAY = frozenset(
+    {"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "prophetnet", "xlm", "xlnet"}
+)
+# Decoders of other models, which have no head of their own.
+CAUSAL = frozenset({"clip_text_model", "glm_image_text"})
 BY_FLAG = frozenset(
     {"bert-generation"}
 )  # Encoders unless `is_decoder`, beside those of masked language models.
@@ -50,8 +53,9 @@ BY_FLAG = frozenset(
 
 def sees_future(model: nn.Module, stack: str) -> bool | None:
     """Whether queries of a stack should attend to later keys, by the model's architecture; None if
-    undetermined. Decoders should not; encoders of masked language models should, unless `is_decoder` is set.
-    A configuration with `is_causal` or `use_bidirectional_attention` takes precedence.
+    undetermined. Decoders should not, nor text models of families that generate text from images.
+    Encoders of masked language models should, unless `is_decoder` is set. A configuration with `is_causal` or
+    `use_bidirectional_attention` takes precedence.
 
     Args:
         model: A Hugging Face model.
@@ -59,6 +63,7 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
     """
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     )
 
@@ -66,15 +71,18 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
     text = config.get_text_config()
     both = getattr(text, "use_bidirectional_attention", None)
     causal = getattr(text, "is_causal", None)
-    if text.model_type in EITHER_WAY or isinstance(both, str):
+    if text.model_type in EITHER_WAY:
         return None
+    if isinstance(both, str):  # "vision" leaves text causal
+        both = both == "all"
     if isinstance(causal, bool) or both:
         return bool(both) or not causal
     if stack == "decoder" or config.is_encoder_decoder:
         return {"decoder": False, "encoder": True}.get(stack)
     if text.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES or text.model_type in BY_FLAG:
         return not getattr(text, "is_decoder", False)
-    known = text.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or text.model_type in CAUSAL
+    generates = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys() | MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.keys()
+    known = {text.model_type, text.model_type.removesuffix("_text")} & (generates | CAUSAL)
     return False if known else None
 
 

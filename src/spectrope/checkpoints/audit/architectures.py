@@ -29,6 +29,7 @@ _FIRST = (
         "splinter",
         "ctrl",
         "visual_bert",
+        "whisper",
     ),
 )
 _AFTER_PADDING = (

@@ -12,6 +12,7 @@ from spectrope.checkpoints.adapters import Call
 from spectrope.encodings import t5_bucket
 
 NONLINEAR = 1e-4  # Share of a linear bias's energy that may depart from a line.
+NEGLIGIBLE = 1e-9  # Share of the largest energy of a head that is as good as none.
 N_BUCKETS, MAX_DISTANCES = (8, 16, 32, 64, 128), (32, 64, 128, 256, 512)
 
 
@@ -90,8 +91,9 @@ def _slopes(bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Fl
     distance = lags(*bias.shape[1:]).abs().double().to(bias.device)
     line = row_centred(distance[None], allowed[:1]).expand_as(bias)
     slopes = -(bias * line).sum((1, 2)) / line.square().sum((1, 2))
-    missed = (bias + slopes[:, None, None] * line).square().sum((1, 2))
-    return slopes if bool((missed <= NONLINEAR * bias.square().sum((1, 2))).all()) else None
+    missed, energies = ((x.square().sum((1, 2))) for x in (bias + slopes[:, None, None] * line, bias))
+    energies = energies.clamp(min=NEGLIGIBLE * energies.max())  # of heads without a bias, rounding is left
+    return slopes if bool((missed <= NONLINEAR * energies).all()) else None
 
 
 def lag_table(

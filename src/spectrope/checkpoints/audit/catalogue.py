@@ -64,6 +64,7 @@ FAULTS = (
             "THUDM/slime/pull/1720",
             "google/gemma.cpp/issues/986",
             "Lightning-AI/litgpt/pull/1993",
+            "onnxruntime/mobius/pull/293",
         ),
     ),
     Fault(
@@ -171,6 +172,7 @@ FAULTS = (
         (
             "trymirai/lalamo/pull/268",
             "skyzh/tiny-llm/pull/25",
+            "rasbt/LLMs-from-scratch/pull/381",
         ),
     ),
     Fault(
@@ -227,6 +229,7 @@ FAULTS = (
         (
             "pegainfer-project/pegainfer/issues/220",
             "NVIDIA/Megatron-LM/issues/560",
+            "NVIDIA/Megatron-LM/issues/453",
         ),
     ),
     Fault(
@@ -283,6 +286,7 @@ FAULTS = (
             "rasbt/LLMs-from-scratch/pull/1062",
             "tenstorrent/tt-metal/issues/41215",
             "huggingface/transformers/issues/48748",
+            "huggingface/candle/issues/3567",
         ),
     ),
     Fault(
@@ -444,6 +448,7 @@ FAULTS = (
         (
             "PSAL-POSTECH/ONNXim/pull/34",
             "apple/axlearn/pull/842",
+            "NVIDIA/torch-harmonics/pull/221",
         ),
     ),
     Fault(
@@ -451,13 +456,18 @@ FAULTS = (
         "a serving mode differs",
         ("kernel of", "mask of"),
         "Cached decoding, padding or packing gives another kernel than a plain forward pass.",
-        "Positions or biases restart in each call, or padding is not skipped.",
-        "Count positions from the start of each text in every serving mode.",
+        "Positions or biases restart in each call, padding is not skipped, or the attention function that "
+        "runs in this mode draws another mask, drops a cap or sees padding.",
+        "Count positions from the start of each text in every serving mode, and give the attention function "
+        "of each mode the same mask and options.",
         "Depends on the serving mode; see the query and key named in the finding.",
         (
             "huggingface/transformers/issues/43082",
             "unslothai/unsloth/issues/3699",
             "ndif-team/nnsight/pull/673",
+            "pytorch/pytorch/issues/144858",
+            "AnswerDotAI/ModernBERT/pull/40",
+            "vllm-project/vllm-metal/pull/666",
         ),
     ),
     Fault(

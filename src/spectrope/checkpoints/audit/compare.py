@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from torch.nn.functional import pad
 
 from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
 from spectrope.checkpoints.audit.rotary import FREQUENCY, fit_schedule, rounded
+from spectrope.encodings import geometric
 
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
@@ -125,13 +127,19 @@ def rotation_findings(
         yield from _turning(expected, effective, length, noise)
         if uneven:
             yield _uneven(effective)
+    if None in (expected.sense, effective.sense) or expected.sense == effective.sense:
+        yield from _first(expected, effective, length)  # which what turns the wrong way does not have
+    yield from _gain(expected, effective, noise)
+
+
+def _first(expected: Turning, effective: Turning, length: int) -> Iterator[Discrepancy]:
+    """Where the first token is at another position, in keys or on both sides."""
     if effective.key_offset:
         way = "ahead of" if effective.key_offset > 0 else "behind"
         yield Discrepancy("position of keys", "that of queries", f"{abs(effective.key_offset)} {way} queries")
     elif effective.position and expected.position == 0 and abs(effective.position) < length - 1:
         note = "harmless: queries and keys are shifted alike"
         yield Discrepancy("first position", str(expected.position), str(effective.position), note)
-    yield from _gain(expected, effective, noise)
 
 
 def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Discrepancy]:
@@ -147,7 +155,12 @@ def _turning(expected: Turning, effective: Turning, length: int, noise: float) -
         if effective.sense == 0:
             effective = replace(effective, frequencies=tuple(map(abs, effective.frequencies)))
         if off := differing_pairs(expected, effective, length, noise):
-            yield _frequencies(expected, effective, off)
+            width = _other_width(expected, effective, length, noise)
+            yield (
+                _frequencies(expected, effective, off)
+                if width is None
+                else _fraction(expected, replace(effective, width=width))
+            )
 
 
 def _uneven(effective: Turning) -> Discrepancy:
@@ -201,10 +214,35 @@ def is_near(a: float, b: float, noise: float) -> bool:
 
 def differing_pairs(expected: Turning, effective: Turning, length: int, noise: float) -> list[int]:
     """Pairs whose frequencies differ by more than `FREQUENCY`, standard errors and what can be resolved."""
-    uneven = 8 * effective.phase_error / length
-    bounds = [max(5 * error, uneven) + 4 * noise / length for error in effective.errors]
+    bounds = _bounds(effective, length, noise)
     pairs = zip(expected.frequencies, effective.frequencies, bounds, strict=True)
     return [j for j, (a, b, bound) in enumerate(pairs) if abs(a - b) > FREQUENCY * abs(a) + bound]
+
+
+def _bounds(effective: Turning, length: int, noise: float) -> list[float]:
+    """By how much each measured frequency may be off, in radians per position."""
+    uneven = 8 * effective.phase_error / length
+    return [max(5 * error, uneven) + 4 * noise / length for error in effective.errors]
+
+
+def _other_width(expected: Turning, effective: Turning, length: int, noise: float) -> int | None:
+    """The rotated width, other than declared, at which the declared schedule gives the frequencies seen.
+
+    Where neighbours turn together, the width shows in the frequencies alone once the slowest pairs turn too
+    little to be seen. A base that would explain them as well is the less likely cause.
+    """
+    if effective.pairing != "adjacent" or expected.base is None or expected.fit().scaling != "none":
+        return None
+    got = torch.tensor(effective.frequencies, dtype=torch.float64)
+    errors = torch.tensor(_bounds(effective, length, noise), dtype=torch.float64)
+    for width in range(4, effective.head_dim + 1, 2):
+        wanted = geometric(expected.base, width).double()
+        missing, more = max(width // 2 - len(got), 0), max(len(got) - width // 2, 0)
+        seen, wanted = pad(got, (0, missing)), pad(wanted, (0, more))
+        within = FREQUENCY * wanted + pad(errors, (0, missing), value=40 * noise / length)
+        if width != expected.width and bool(((seen - wanted).abs() <= within).all()):
+            return width
+    return None
 
 
 def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discrepancy:

@@ -75,7 +75,7 @@ def _moved(modes: ServingModes, buffers: list[str], change: Callable[[Tensor], T
         return ""
     gaps = []
     for module, calls in after.calls.items():
-        plain, allowed = modes.reference[module][0]
+        plain, allowed = modes.reference[module][0].logits, modes.reference[module][0].allowed
         wanted, got = (row_centred(x[0], allowed[0]) for x in (plain, kernel_rows(calls[0])[0]))
         gap = (wanted - got).abs().max()
         if bool(gap > modes.bound(wanted, plain)):

@@ -99,6 +99,8 @@ HALVES = frozenset(
         "granitemoeshared",
         "gte",
         "hrm_text",
+        "hunyuan_v1_dense",
+        "hunyuan_v1_moe",
         "hy_v3",
         "hy_v4",
         "hyperclovax",
@@ -158,7 +160,7 @@ HALVES = frozenset(
         "solar_open",
         "stablelm",
         "starcoder2",
-        "t5gemma",
+        "t5_gemma_module",
         "ultrabert",
         "vaultgemma",
     ]
@@ -318,6 +320,8 @@ def _linear(
 def _dynamic(
     fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
 ) -> tuple[Tensor, float]:
+    if p.get("alpha"):  # with which HunYuan stretches the base at every length
+        return geometric(base * p["alpha"] ** (width / (width - 2)), width), 1.0
     trained = int(fields.get("max_position_embeddings"))
     schedule = DynamicNTK(base=base, factor=p["factor"], trained_length=trained)
     scale = schedule.factor * max(length, trained) / trained - (schedule.factor - 1)

@@ -37,7 +37,9 @@ def carried_out(call: Call, seen: Exercise | None) -> tuple[Call, list[Discrepan
     others = itertools.chain(_others(call, seen), _others(masked, seen))
     if (explained := next((other for other in others if _explains(other, seen)), None)) is not None:
         return explained, []
-    return masked, list(_unexplained(masked, seen))
+    leaks = bool((masked.allowed & ~call.allowed[:1].to(masked.allowed.device)).any())
+    kept = masked if leaks else call  # weights that are missing and explain nothing are no mask
+    return kept, list(_unexplained(kept, seen))
 
 
 def _used(call: Call) -> Iterator[Discrepancy]:
@@ -50,7 +52,7 @@ def _used(call: Call) -> Iterator[Discrepancy]:
     yield from _named(heads, call.logits.shape[1], "other weights")
 
 
-def _seen(seen: Exercise) -> Bool[Tensor, "1 h n n"]:
+def _seen(seen: Exercise) -> Bool[Tensor, "1 h n m"]:
     """Keys that get any weight, by head where heads differ."""
     allowed = seen.pattern > 0
     shared = bool((allowed == allowed[:1]).all())
@@ -66,7 +68,7 @@ def _others(call: Call, seen: Exercise) -> Iterator[Call]:
         yield replace(without, scale=_factor(without, seen))
 
 
-def _pattern(call: Call, seen: Exercise) -> Float[Tensor, "h n n"]:
+def _pattern(call: Call, seen: Exercise) -> Float[Tensor, "h n m"]:
     """Softmax of the logits of an exercise under a call's options."""
     scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products())
     if call.bias is not None:

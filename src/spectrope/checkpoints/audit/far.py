@@ -210,7 +210,11 @@ def _explained(
 def _readings(
     p: Float[Tensor, " t"], frequencies: Float[Tensor, " m"], first: int
 ) -> Iterator[tuple[str, Float[Tensor, "t m"]]]:
-    """Angles at positions that stay, start again, or are rounded."""
+    """Angles at positions that are not read, stay, start again, or are rounded."""
+    yield (
+        "are counted within the call, whatever position_ids say",
+        torch.arange(len(p))[:, None] * frequencies,
+    )
     known = p[p < first].max()
     for end in dict.fromkeys((first - 1, first, int(known), first + 1)):
         yield f"stay at {end} from token {end} on", p.clamp(max=end)[:, None] * frequencies

@@ -24,6 +24,8 @@ POOLED = frozenset(
     )
 )
 
+BACKWARDS = "SPE107"
+
 
 def by_head(
     findings: list[Discrepancy], sides: Sides, declared: Turning | None, length: int, noise: float
@@ -84,7 +86,12 @@ def _head(one: HeadSide, declared: Turning, length: int, noise: float) -> Discre
 
 
 def _starts(findings: list[Discrepancy], sides: Sides, grouped: bool) -> list[Discrepancy]:
-    """Findings with the heads whose first position is not that of most queries, unless all keys share it."""
+    """Findings with the heads whose first position is not that of most queries, unless all keys share it.
+
+    What turns the wrong way has no first position.
+    """
+    if any(finding.code == BACKWARDS for finding in findings):
+        return findings
     usual = sides.start("queries")
     places = {
         place: one.rotation.position

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -11,20 +11,46 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import Inputs, layer_name, trained_length
+from spectrope.checkpoints.adapters import Call, Inputs, layer_name, trained_length
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.records import ServingRecord
 from spectrope.checkpoints.probes.constant_content import convolves
 from spectrope.checkpoints.probes.constant_token import constant_token
+from spectrope.checkpoints.probes.exercise import exercise
 from spectrope.checkpoints.probes.served import Served, kernel_rows
 from spectrope.checkpoints.probes.served import served as served_by
 
 TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 PLAIN = "that of a plain forward pass"
-Rows = tuple[Tensor, Tensor]  # Logits and allowed pairs.
-Reference = dict[str, list[Rows]]  # Of each call that a module makes in one forward pass.
+
+
+@dataclass(frozen=True, eq=False)
+class Applied:
+    """What one call of an attention function applies.
+
+    Args:
+        logits: Without the mask.
+        allowed: Keys that each query sees.
+        beside: Its cap of logits and whether it uses sinks, in words.
+        strange: How its weights depart from the softmax of these logits, else "".
+    """
+
+    logits: Float[Tensor, "b h i j"]
+    allowed: Bool[Tensor, "b h i j"]
+    beside: tuple[str, str]
+    strange: str
+
+    def part(self, tokens: slice) -> "Applied":
+        """That of some tokens among themselves."""
+        return replace(
+            self, logits=self.logits[..., tokens, tokens], allowed=self.allowed[..., tokens, tokens]
+        )
+
+
+Reference = dict[str, list[Applied]]  # Of each call that a module makes in one forward pass.
 
 
 class Refused(Exception):  # noqa: N818
@@ -92,7 +118,15 @@ class ServingModes:
     def reference(self) -> Reference:
         """Kernels of a plain forward pass."""
         plain = self.served(lambda: self.forward(self.tokens))
-        return {module: [*map(kernel_rows, calls)] for module, calls in plain.calls.items()}
+        return {module: [*map(self._applied, calls)] for module, calls in plain.calls.items()}
+
+    def _applied(self, call: Call) -> Applied:
+        """What a call's attention function applies to random inputs; what it is given, if it cannot run."""
+        call, unexplained = carried_out(call, exercise(call, self.seed))
+        strange = "; ".join(dict.fromkeys(one.effective for one in unexplained))
+        cap = "no cap of logits" if call.softcap is None else f"a cap of logits at {call.softcap:g}"
+        sinks = "no attention sinks" if call.sinks is None else "attention sinks"
+        return Applied(*kernel_rows(call), (cap, sinks), strange)
 
     @property
     def _causal(self) -> bool:
@@ -101,7 +135,7 @@ class ServingModes:
             kernels = [kernel for some in self.reference.values() for kernel in some]
         except Refused:
             return True
-        return not any(bool(allowed.triu(1).any()) for _, allowed in kernels)
+        return not any(bool(kernel.allowed.triu(1).any()) for kernel in kernels)
 
     @property
     def counts_itself(self) -> bool:
@@ -179,9 +213,9 @@ class ServingModes:
             each = len(self.reference[module])
             for nth in range(each):
                 start = 0
-                for logits, allowed in map(kernel_rows, calls[nth::each]):
-                    rows = slice(start, start + logits.shape[2])
-                    findings += self._differing(module, logits[0], allowed[0], rows, nth)
+                for kernel in map(self._applied, calls[nth::each]):
+                    rows = slice(start, start + kernel.logits.shape[2])
+                    findings += self._differing(module, kernel, rows, nth)
                     start = rows.stop
         return findings
 
@@ -196,8 +230,12 @@ class ServingModes:
         )
         findings = self._first_misplaced(received, tokens)
         for module, calls in received.calls.items():
-            logits, allowed = (x[0, :, tokens, tokens] for x in kernel_rows(calls[0]))
-            findings += self._differing(module, logits, allowed, slice(0, self.prompt - self.padding))
+            kernel = self._applied(calls[0])
+            whole = kernel.allowed.shape[-1] == self.prompt  # some models put keys of their own before it
+            if whole and bool(kernel.allowed[0, :, tokens, mask[0] == 0].any()):
+                about = f"mask of {named_layer(module)}"
+                findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
+            findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
         return _record(mode, findings)
 
     def _packed(self, mode: str) -> ServingRecord | None:
@@ -206,15 +244,14 @@ class ServingModes:
         positions = torch.cat([torch.arange(self.padding), torch.arange(rows.stop)])[None]
         positions = positions.to(next(self.model.parameters()).device)
         received = self.served(lambda: self.forward(self.prompt, position_ids=positions))
-        kernels = {module: kernel_rows(calls[0]) for module, calls in received.calls.items()}
-        if any(bool(seen[0, :, second, : second.start].any()) for _, seen in kernels.values()):
+        kernels = {module: self._applied(calls[0]) for module, calls in received.calls.items()}
+        if any(bool(one.allowed[0, :, second, : second.start].any()) for one in kernels.values()):
             return None
         findings = self._first_misplaced(received, second)
         for module, kernel in kernels.items():
             if convolves(self.model.get_submodule(module)):
                 continue  # whose first keys hold the tokens before them
-            logits, allowed = (x[0, :, second, second] for x in kernel)
-            findings += self._differing(module, logits, allowed, rows)
+            findings += self._differing(module, kernel.part(second), rows)
         return _record(mode, findings)
 
     def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
@@ -256,24 +293,22 @@ class ServingModes:
             for t, a, b in wrong
         ][:1]
 
-    def _differing(
-        self,
-        module: str,
-        logits: Float[Tensor, "h i j"],
-        allowed: Bool[Tensor, "h i j"],
-        rows: slice,
-        nth: int = 0,
-    ) -> list[Discrepancy]:
+    def _differing(self, module: str, kernel: Applied, rows: slice, nth: int = 0) -> list[Discrepancy]:
         """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen.
 
         Args:
             module: Dotted name of the module that attends.
-            logits: Of the rows.
-            allowed: Keys that they see.
+            kernel: Of the rows.
             rows: Positions of the queries.
             nth: Which of the module's calls in a forward pass it is.
         """
-        plain, seen = (x[0][:, rows, : rows.stop] for x in self.reference[module][nth])
+        whole, logits, allowed = self.reference[module][nth], kernel.logits[0], kernel.allowed[0]
+        if (kernel.strange, kernel.beside) != (whole.strange, whole.beside):
+            others = [kernel.strange] if kernel.strange != whole.strange else []
+            others += [one for one, usual in zip(kernel.beside, whole.beside, strict=True) if one != usual]
+            text = ", ".join(filter(None, others)) or "another"
+            return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
+        plain, seen = (x[0][:, rows, : rows.stop] for x in (whole.logits, whole.allowed))
         dropped = rows.stop - logits.shape[2]
         if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
             return [Discrepancy(f"mask of {named_layer(module)}", PLAIN, "another", by="expected")]
@@ -312,7 +347,8 @@ def serving_modes_of(model: nn.Module, modules: list[str], noise: float, seed: i
         noise: Relative rounding error of its arithmetic.
         seed: Of the constant content.
     """
-    tokens = min(TOKENS, trained_length(model) or TOKENS)
+    # A schedule that grew with a longer sequence is reset only by one that is shorter than the training.
+    tokens = min(TOKENS, (trained_length(model) or TOKENS + 1) - 1)
     absolutes = constant_token(model, modules, tokens)
     tables = {one.table: int(one.rows[0]) for one in absolutes if one.table}
     return ServingModes(model, modules, tables, noise, seed, tokens)

@@ -19,14 +19,14 @@ class Exercise:
 
     Args:
         q: Queries.
-        k: Keys.
+        k: Keys, of which there are more than queries behind a cache.
         pattern: Weights that it gave to the keys.
         errors: Largest departure of each head's output for random values from its pattern times those values.
     """
 
     q: Float[Tensor, "h n d"]
-    k: Float[Tensor, "g n d"]
-    pattern: Float[Tensor, "h n n"]
+    k: Float[Tensor, "g m d"]
+    pattern: Float[Tensor, "h n m"]
     errors: Float[Tensor, " h"]
 
     @property
@@ -34,7 +34,7 @@ class Exercise:
         """Query heads per key-value head."""
         return len(self.q) // len(self.k)
 
-    def products(self, tiled: bool = False) -> Float[Tensor, "h n n"]:
+    def products(self, tiled: bool = False) -> Float[Tensor, "h n m"]:
         """Dot products, of each query head with its own keys, or with those of the heads in turn."""
         k = self.k.repeat(self.groups, 1, 1) if tiled else self.k.repeat_interleave(self.groups, 0)
         return self.q @ k.mT
@@ -47,16 +47,16 @@ def exercise(call: Call, seed: int) -> Exercise | None:
     Values that are the rows of the identity show the pattern.
 
     Args:
-        call: Of one layer, over its whole sequence.
+        call: Of one layer, over its whole sequence or over the last tokens of one.
         seed: Of the inputs.
     """
-    (b, h, n, d), g = call.q.shape, call.k.shape[1]
-    if call.v is None or n != call.k.shape[2] or n > LONGEST:
+    (b, h, n, d), (_, g, m, _) = call.q.shape, call.k.shape
+    if call.v is None or n > m or m > LONGEST:
         return None
     size = (SPREAD / ((call.scale or 1.0) * d**0.5)) ** 0.5
     generator = torch_stream(seed, "exercise", call.module)
-    q, k = (size * torch.randn(1, heads, n, d, generator=generator) for heads in (h, g))
-    v = torch.randn(1, call.v.shape[1], n, call.v.shape[-1], generator=generator)
+    q, k = (size * torch.randn(1, *shape, d, generator=generator) for shape in ((h, n), (g, m)))
+    v = torch.randn(1, call.v.shape[1], m, call.v.shape[-1], generator=generator)
     both = _attended(call, q, k, v, 1) or _attended(call, q, k, v, b)
     if both is None:
         return None
@@ -69,17 +69,17 @@ def exercise(call: Call, seed: int) -> Exercise | None:
 
 def _attended(
     call: Call, q: Tensor, k: Tensor, v: Tensor, rows: int
-) -> tuple[Float[Tensor, "1 n h e"], Float[Tensor, "1 n h n"]] | None:
+) -> tuple[Float[Tensor, "1 n h e"], Float[Tensor, "1 n h m"]] | None:
     """What the function makes of values and of the identity, in equal rows; None where it does not run."""
-    (_, h, n, _), g, attend = q.shape, v.shape[1], call.attend
+    (_, h, n, _), (_, g, m, _), attend = q.shape, v.shape, call.attend
     if attend is None:
         return None
-    identity = torch.eye(n).expand(1, g, n, n)
+    identity = torch.eye(m).expand(1, g, m, m)
     sides = [x.expand(rows, *x.shape[1:]).to(call.q.device) for x in (q, k, v, identity)]
     try:
         out, seen = (attend(sides[0], sides[1], one) for one in sides[2:])
     except FAILURES:  # which functions of other devices, widths or batches raise
         return None
-    if seen.shape != (rows, n, h, n) or out.shape != (rows, n, h, v.shape[-1]):
+    if seen.shape != (rows, n, h, m) or out.shape != (rows, n, h, v.shape[-1]):
         return None
     return out[:1], seen[:1]

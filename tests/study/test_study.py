@@ -73,7 +73,7 @@ def test_a_study_whose_claims_no_condition_concerns_writes_no_page(tmp_path, cap
     page = tmp_path / "page.md"
     words = ["--conditions", "released", "--rows", str(tmp_path), "--out", str(page)]
     assert main(["claims", "report", "9", *words]) == 2
-    told = "none of these claims is tested under released; they are under controlled, described.\n"
+    told = "none of these claims is tested under released; they are tested under controlled, described.\n"
     assert capsys.readouterr().err == f"spectrope: {told}"
     assert not page.exists()
 

@@ -30,8 +30,8 @@ from spectrope.lab.tune import tune
 from spectrope.store import Run
 
 RUNS = (
-    "accuracy in %; drop in percentage points when the most important head (layer.head, counted from 0) is "
-    "silenced; s: seconds of training"
+    "accuracy in %; drop in points when the most important head (layer.head, from 0) is silenced; s: seconds "
+    "of training"
 )
 LENGTHS = "accuracy in %, mean over seeds, on held-out sequences of these multiples of the trained length"
 RATES = "learning rates: accuracy in % on training examples that were left out; s: seconds of training"

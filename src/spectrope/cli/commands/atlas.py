@@ -55,8 +55,7 @@ class Atlas(Checkpoints):
     method: Annotated[
         AtlasMethod,
         tyro.conf.arg(
-            help="exact: use all examples; adaptive: only as many as each decision needs; screened: in "
-            "checkpoints, measure only cells with large first-order effects, and a sample of the others."
+            help="All examples; as many as each decision needs; or the cells that gradients suggest."
         ),
     ] = "exact"
     threshold: Annotated[

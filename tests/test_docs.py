@@ -48,7 +48,7 @@ def test_the_examples_of_readme_run_and_print_what_it_shows(tmp_path, monkeypatc
         exec(compile(block, "README.md", "exec"), namespace)
     printed = [words_of(line) for line in capsys.readouterr().out.splitlines()]
     assert [line for line in map(words_of, shown.splitlines()) if line] == [
-        line for line in printed if line and line[0] in {"accuracy", "(layer.head,", "task", "distance", "─"}
+        line for line in printed if line and line[0] in {"accuracy", "is", "task", "distance", "─"}
     ]
 
 

@@ -44,7 +44,7 @@ def test_finished_runs_are_read(compared):
 def test_it_shows_its_table_as_text_and_in_a_notebook(compared):
     _, found = compared
     text, html = repr(found), found._repr_html_()
-    assert "accuracy in %; drop in points when the most important head" in text
+    assert "accuracy in %; drop in points if the most important head" in text
     assert "matrix products in " in " ".join(text.split())
     assert re.search(r"distance +rope +1 +[\d.]+ +[\d.]+ +100\.0 ", text)
     assert html.count("<tr>") == 5

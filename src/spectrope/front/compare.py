@@ -30,7 +30,7 @@ from spectrope.lab.tune import tune
 from spectrope.store import Run
 
 RUNS = (
-    "accuracy in %; drop in points when the most important head (layer.head, from 0) is silenced; s: seconds "
+    "accuracy in %; drop in points if the most important head (layer.head, from 0) is silenced; s: seconds "
     "of training"
 )
 LENGTHS = "accuracy in %, mean over seeds, on held-out sequences of these multiples of the trained length"

@@ -21,7 +21,6 @@ class Verify:
     The exit code is 0 if all hold, 1 if one is refused, and 2 if one cannot be read.
 
     Examples:
-    $ spectrope verify cert.json
     $ spectrope verify certificates
     $ spectrope verify cert.json --inputs path/to/checkpoint
     """

@@ -28,7 +28,7 @@ PLAIN = "that of a plain forward pass"
 
 
 @dataclass(frozen=True, eq=False)
-class Applied:
+class AppliedCall:
     """What one call of an attention function applies.
 
     Args:
@@ -43,14 +43,14 @@ class Applied:
     beside: tuple[str, str]
     strange: str
 
-    def part(self, tokens: slice) -> "Applied":
+    def part(self, tokens: slice) -> "AppliedCall":
         """That of some tokens among themselves."""
         return replace(
             self, logits=self.logits[..., tokens, tokens], allowed=self.allowed[..., tokens, tokens]
         )
 
 
-Reference = dict[str, list[Applied]]  # Of each call that a module makes in one forward pass.
+Reference = dict[str, list[AppliedCall]]  # Of each call that a module makes in one forward pass.
 
 
 class Refused(Exception):  # noqa: N818
@@ -120,13 +120,13 @@ class ServingModes:
         plain = self.served(lambda: self.forward(self.tokens))
         return {module: [*map(self._applied, calls)] for module, calls in plain.calls.items()}
 
-    def _applied(self, call: Call) -> Applied:
+    def _applied(self, call: Call) -> AppliedCall:
         """What a call's attention function applies to random inputs; what it is given, if it cannot run."""
         call, unexplained = carried_out(call, exercise(call, self.seed))
         strange = "; ".join(dict.fromkeys(one.effective for one in unexplained))
         cap = "no cap of logits" if call.softcap is None else f"a cap of logits at {call.softcap:g}"
         sinks = "no attention sinks" if call.sinks is None else "attention sinks"
-        return Applied(*kernel_rows(call), (cap, sinks), strange)
+        return AppliedCall(*kernel_rows(call), (cap, sinks), strange)
 
     @property
     def _causal(self) -> bool:
@@ -293,7 +293,7 @@ class ServingModes:
             for t, a, b in wrong
         ][:1]
 
-    def _differing(self, module: str, kernel: Applied, rows: slice, nth: int = 0) -> list[Discrepancy]:
+    def _differing(self, module: str, kernel: AppliedCall, rows: slice, nth: int = 0) -> list[Discrepancy]:
         """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen.
 
         Args:

@@ -39,7 +39,9 @@ demo: $(VENV)/.core
 	$(BIN)/spectrope compare --encodings $(ENCODINGS) --tasks counting --set learning_rate=0.03 --epochs 8
 	$(BIN)/spectrope report
 
-test: lint types imports unit
+# Types are checked beside the tests, which leave some processor time.
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 lint types imports unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -5,12 +5,13 @@ import math
 import pytest
 import torch
 from polars.testing import assert_frame_equal
+from scipy.stats import hypergeom
 from tests.checkpoints.ablation.test_bands import llama as bands_llama
 from tests.checkpoints.audit.families import llama
 
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
-from spectrope.checkpoints.atlas import BLOCK, CONTROLS, atlas_checkpoint, waves_in_words
+from spectrope.checkpoints.atlas import BLOCK, CONTROLS, Controls, atlas_checkpoint, waves_in_words
 from spectrope.checkpoints.language import task_sequences
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.lab import AtlasSettings, HeadAblation
@@ -50,10 +51,20 @@ def test_a_screened_atlas_measures_likely_cells_and_a_sample_of_the_others(model
     measured = screened.cells["n"] > 0
     block = math.ceil(BLOCK * len(exact.cells))
     assert exact.cells["drop"].max() < 20  # So that one block and the controls suffice.
-    assert (measured.sum(), screened.controls) == (block + CONTROLS, CONTROLS)
+    assert measured.sum() == block + CONTROLS
+    assert screened.controls == Controls(CONTROLS, len(measured) - block - CONTROLS, 1)
     assert_frame_equal(screened.cells.filter(measured), exact.cells.filter(measured), abs_tol=1e-5)
     assert set(screened.cells.filter(~measured)["call"]) == {"not measured"}
     assert screened.cells.filter(~measured)["drop"].null_count() == (~measured).sum()
+
+
+@pytest.mark.parametrize(("n", "left", "draws"), [(59, 2540, 1), (59, 197, 1), (59, 197, 3), (59, 5, 1)])
+def test_controls_bound_how_many_cells_left_out_cost(n, left, draws):
+    """One more cell with a cost would have been missed with at most 5 % in all draws together."""
+    most = Controls(n, left, draws).most()
+    missed = [hypergeom.pmf(0, n + left, most + more, n) for more in (0, 1)]
+    assert most == left or missed[1] <= 0.05 / 2**draws
+    assert missed[0] > 0.05 / 2**draws
 
 
 def test_a_screened_atlas_goes_on_where_cells_cost():

@@ -38,7 +38,34 @@ from spectrope.stats import Threshold, mean_intervals
 AtlasMethod = Literal["exact", "adaptive", "screened"]
 FIRST_LOOK = 8  # Sequences before the first look of an adaptive atlas.
 BLOCK = 1 / 20  # Share of the cells that a screened atlas measures before it looks.
-CONTROLS = 59  # The fewest cells without a cost by which, at 95 %, fewer than 5 % of the others have one.
+CONTROLS = 59  # Cells that it then draws at random.
+MISSED = 0.05  # Probability that more of the cells left out cost than an atlas says.
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Cells of a screened atlas that were drawn at random from the unlikely ones, none of which costs.
+
+    Args:
+        n: How many.
+        left: Unlikely cells that were not measured.
+        draws: How often cells were drawn until none of them cost.
+    """
+
+    n: int
+    left: int
+    draws: int
+
+    def most(self) -> int:
+        r"""Most of the cells left that cost, with 95 % confidence over the draws.
+
+        The largest D for which :math:`\binom{N-D}{n} / \binom Nn > \alpha 2^{-k}`, with N unlikely cells
+        before the k-th draw, :math:`\alpha = 0.05`. Sums over k are at most alpha, so that draws may be
+        repeated.
+        """
+        pool, level = self.n + self.left, MISSED / 2**self.draws
+        every = math.comb(pool, self.n)
+        return next(d for d in range(self.left + 1) if math.comb(pool - d - 1, self.n) <= level * every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +82,7 @@ class CheckpointAtlas:
         sequences: How many sequences there are.
         length: Most tokens of a sequence.
         passes: Pairs of a cell and a sequence that were computed.
-        controls: Cells of a screened atlas that were drawn at random from the unlikely ones and measured.
+        controls: Of a screened atlas that left cells out.
     """
 
     cells: pl.DataFrame
@@ -66,7 +93,7 @@ class CheckpointAtlas:
     sequences: int
     length: int
     passes: int
-    controls: int = 0
+    controls: Controls | None = None
 
 
 def atlas_checkpoint(
@@ -173,17 +200,17 @@ class _Measure:
     tokens: int | None
     watch: Watch
 
-    def exact(self) -> tuple[pl.DataFrame, np.ndarray, int]:
+    def exact(self) -> tuple[pl.DataFrame, np.ndarray, None]:
         """All sequences, with paired intervals over sequences."""
         found, intact = self._whole(range(len(self.cells)))
-        return self._table(found), intact, 0
+        return self._table(found), intact, None
 
-    def screened(self) -> tuple[pl.DataFrame, np.ndarray, int]:
+    def screened(self) -> tuple[pl.DataFrame, np.ndarray, Controls | None]:
         """All sequences, for the cells with the largest first-order effects and for some at random."""
         changes = [cell.variant[0] for cell in self.cells]
         effects = first_order_effects(self.subject, self.data, changes, self.means, tokens=self.tokens)
         left, rows = np.argsort(-effects, kind="stable"), list[pl.DataFrame]()
-        draw, size, controls = numpy_stream(0, "atlas", "controls"), math.ceil(BLOCK * len(left)), 0
+        draw, size, draws = numpy_stream(0, "atlas", "controls"), math.ceil(BLOCK * len(left)), 0
         intact = np.empty(0)
         while len(left):
             block, left = left[:size], left[size:]
@@ -195,12 +222,13 @@ class _Measure:
             found, intact = self._whole(left[drawn].tolist())
             rows.append(found)
             left = left[~drawn]
-            if not self._costs(found):
-                controls = len(found)
-                break
-        return self._table(pl.concat(rows)), intact, controls
+            draws += 1
+            if len(left) and not self._costs(found):
+                controls = Controls(len(found), len(left), draws)
+                return self._table(pl.concat(rows)), intact, controls
+        return self._table(pl.concat(rows)), intact, None
 
-    def adaptive(self) -> tuple[pl.DataFrame, np.ndarray, int]:
+    def adaptive(self) -> tuple[pl.DataFrame, np.ndarray, None]:
         """Use only as many sequences as each decision needs; the intervals of accuracy hold for all cells
         simultaneously."""
         n, count = len(self.data), len(self.cells)
@@ -220,7 +248,7 @@ class _Measure:
         drop = ledger.differences.sum(1) / ledger.used
         ends = {"low": 100 * ledger.low, "high": 100 * ledger.high}
         found = self._found(range(count), 100 * drop, ends, losses / ledger.used, ledger.used)
-        return self._table(found), np.concatenate(intact), 0
+        return self._table(found), np.concatenate(intact), None
 
     def _whole(self, places: Sequence[int]) -> tuple[pl.DataFrame, np.ndarray]:
         """Some cells on all sequences, and the scores of the intact model."""

@@ -195,15 +195,14 @@ def _least(found: CheckpointAtlas, threshold: float) -> str:
 
 def _screening(found: CheckpointAtlas) -> str:
     """What a screened atlas says of the cells that it did not measure."""
-    n_left, n_all = found.cells["n"].eq(0).sum(), len(found.cells)
-    if not n_left:
-        return " All cells were measured, because costs occurred throughout the order of first-order effects."
-    most = 100 * (1 - 0.05 ** (1 / found.controls))
+    controls = found.controls
+    if controls is None:
+        return " Screening left no cell out: there are few cells, or many cost."
     return (
-        f" {n_left} of {n_all} cells, grey in figures, were not measured, because their first-order effects "
-        f"are small. Another {found.controls} cells with small effects were drawn at random and measured: "
-        f"none costs more than the threshold. With 95 % confidence, at most {most:.1f} % of the cells not "
-        "measured do."
+        f" {controls.left} of {len(found.cells)} cells, grey in figures, were not measured, because their "
+        f"first-order effects are small. Another {controls.n} cells with small effects were drawn at random "
+        f"and measured: none costs more than the threshold. With 95 % confidence, at most {controls.most()} "
+        f"of the {controls.left} cells not measured do, on these sequences."
     )
 
 

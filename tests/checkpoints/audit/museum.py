@@ -468,7 +468,7 @@ MUSEUM = (
             rotating(lambda own, q, k, c, s: own(q, k, s, c), [1]), layers=(1,)),
     Exhibit("position_ids not read", "NVIDIA/Megatron-LM/issues/453", "llama", of("111"),
             places_of_the_call),
-    Exhibit("text of a vision model without its causal mask", "huggingface/candle/issues/3567",
+    Exhibit("text of a vision model without its causal mask", "huggingface/candle/issues/3505",
             "qwen2_vl_text", of("201"), masked(lambda n: n < 9999)),
     Exhibit("dropout in evaluation", "NVIDIA/torch-harmonics/pull/221", "stablelm", of("407"),
             attending(dropping)),

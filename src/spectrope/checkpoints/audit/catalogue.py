@@ -286,7 +286,7 @@ FAULTS = (
             "rasbt/LLMs-from-scratch/pull/1062",
             "tenstorrent/tt-metal/issues/41215",
             "huggingface/transformers/issues/48748",
-            "huggingface/candle/issues/3567",
+            "huggingface/candle/issues/3505",
         ),
     ),
     Fault(

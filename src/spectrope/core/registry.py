@@ -127,8 +127,8 @@ class Registry(Generic[Member]):
             if known is None:
                 raise ConfigError(
                     f"{self.what} {name!r} comes from a file, which is only executed on request; pass "
-                    f"path/to/file.py:ClassName again, call `{self.what.upper()}S.resolve` with it in "
-                    "Python, or define the class again."
+                    "--own path/to/file.py:ClassName, or in Python call "
+                    f"`{self.what.upper()}S.resolve` with it or define the class again."
                 )
             if known != digest:
                 raise ConfigError(

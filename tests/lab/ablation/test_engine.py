@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from spectrope.core.progress import Progress
-from spectrope.encodings.base import Encoding, Form
+from spectrope.encodings.base import Encoding
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.positions.arange import Arange
 from spectrope.encodings.positions.interpolated import Interpolated
@@ -208,7 +208,7 @@ def test_content_only_ignores_positions(encoding):
     assert_close(engine(model, data, [everything])[0], predict(bare, data), **CLOSE)
 
 
-@pytest.mark.parametrize("encoding", ["blend", "transformer_xl", "deberta"])
+@pytest.mark.parametrize("encoding", ["blend", "transformer_xl", "deberta", "shaw", "pope"])
 def test_content_only_keeps_what_a_bias_says_of_content(encoding):
     """It equals a model in which every token is at position 0."""
     model, data = decoder(encoding, causal=False), examples(8)
@@ -293,18 +293,11 @@ class Peeking(Encoding):
     tags = frozenset()
 
 
-class Whole(Encoding):
-    """Stands for encodings that do not factor into rotations and a bias."""
-
-    form = Form.GENERAL
-
-
 @pytest.mark.parametrize(
     ("fill", "encoding", "match"),
     [
         ("position-only", Peeking, "each depend on one query and one key; those of Peeking depend on other"),
         ("content-only", Peeking, "each depend on one query and one key; those of Peeking depend on other"),
-        ("content-only", Whole, "rotates or adds a bias; Whole computes its logits as a whole"),
     ],
 )
 def test_fills_without_meaning_for_an_encoding_are_refused(fill, encoding, match):

@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from spectrope.core import UnsupportedError
 from spectrope.encodings import Form, NoPE, Tag
 from spectrope.lab.ablation.fills.base import Fill, Site, require_pairwise
 
@@ -17,14 +16,9 @@ class ContentOnly(Fill, name="content-only"):
     """
 
     def output(self, site: Site) -> Tensor:
-        if site.encoding.form is Form.GENERAL:
-            raise UnsupportedError(
-                f"fill {self.kind!r} needs an encoding that rotates or adds a bias; "
-                f"{type(site.encoding).__name__} computes its logits as a whole."
-            )
         require_pairwise(site, self)
         here = torch.zeros_like(site.ctx.q_pos), torch.zeros_like(site.ctx.k_pos)
-        if Tag.CONTENT_FREE not in site.encoding.tags:
+        if Tag.CONTENT_FREE not in site.encoding.tags or site.encoding.form is Form.GENERAL:
             return site.attend(replace(site.ctx, q_pos=here[0], k_pos=here[1]), site.encoding)
         q = site.encoding.rotate(site.encoding.scaled(site.ctx.q), here[0], "query")
         k = site.encoding.rotate(site.ctx.k, here[1], "key")

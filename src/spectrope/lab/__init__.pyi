@@ -31,6 +31,7 @@ __all__ = [
     "BandFill",
     "Cell",
     "Condition",
+    "ContentOnlyAblation",
     "Cumulative",
     "EncodingKernel",
     "Engine",
@@ -53,6 +54,7 @@ __all__ = [
     "Measurement",
     "Method",
     "Pace",
+    "PositionOnlyAblation",
     "Probe",
     "Protocol",
     "ProtocolAblation",
@@ -174,6 +176,7 @@ from .job import Job, train
 from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES, TableMeasure
+from .measures.fills import ContentOnlyAblation, PositionOnlyAblation
 from .probes.heads import LayerHeads, capture_heads
 from .probes.kernel import EncodingKernel, encoding_kernels
 from .probes.shares import StateShares, state_shares

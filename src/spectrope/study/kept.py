@@ -7,7 +7,7 @@ from typing import get_args
 import polars as pl
 
 from spectrope.core import Precision, StoreError
-from spectrope.lab import Ablation
+from spectrope.lab import Ablation, ContentOnlyAblation, PositionOnlyAblation
 from spectrope.study.released.measures import RELEASED
 
 LARGEST = 1e60  # Of numbers, so that sums of their squares stay finite.
@@ -48,13 +48,16 @@ NEEDED = ("finished_at", "precision")  # Facts that no row lacks.
 WIDE = {pl.Int128, pl.UInt128}  # NumPy has none of these.
 WHOLE = ("whole numbers", lambda kind: kind.is_integer() and kind not in WIDE)
 KERNELS = ("tangent_largest", "tangent_plain_largest", "newton_largest", "newton_plain_largest")
-COUNTS = ("epoch", "step", "layer", "head")
+COUNTS = ("epoch", "step", "layer", "head", "band")
 KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
     **dict.fromkeys(COUNTS, WHOLE),
-    **dict.fromkeys(("split", "choice"), ("text", lambda kind: kind == pl.String)),
+    **dict.fromkeys(("split", "choice", "intervention", "call"), ("text", lambda kind: kind == pl.String)),
     "deposit": ("true or false", lambda kind: kind == pl.Boolean),
 }  # Of columns; the others hold numbers.
-FULL = ("epoch", "step", "split", "layer", "head", "gap", "deposit", "factor", "accuracy")  # Without nulls.
+FULL = (
+    *("epoch", "step", "split", "layer", "head", "gap", "deposit", "factor", "accuracy"),
+    *("intervention", "call"),
+)  # Without nulls.
 NUMBERS = ("numbers", lambda kind: kind.is_float() or kind == pl.Null or WHOLE[1](kind))
 LIMITS: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("accuracy", "train_accuracy", "test_accuracy", "held_out_accuracy"), (0.0, 1.0)),
@@ -113,7 +116,7 @@ def _require_limits(column: pl.Series) -> None:
 HEAD = ("layer", "head")
 DROPS = Kept((*HEAD, "drop", "low", "high"), others=False)
 DEPOSITS = Kept(("layer", "gap", "deposit"))
-ABLATIONS = [measure.kind for measure in (Ablation, *RELEASED)]
+ABLATIONS = [measure.kind for measure in (Ablation, PositionOnlyAblation, ContentOnlyAblation, *RELEASED)]
 KEPT: Mapping[str, Kept] = {
     "metrics": Kept(("epoch", "step", "split", "loss", "accuracy"), others=False),
     **dict.fromkeys(ABLATIONS, DROPS),
@@ -123,6 +126,8 @@ KEPT: Mapping[str, Kept] = {
     "start": Kept((*HEAD, *KERNELS)),
     "head_gradients": Kept(("step", *HEAD, "energy", "projections")),
     "head_growth": Kept((*HEAD, "energy")),
+    "atlas": Kept((*HEAD, "intervention", "band", "drop", "call"), others=False),
+    "atlas-heads": Kept((*HEAD, "reach"), others=False),
     "attention-plan": Kept((*HEAD, "length", "choice", "cost_estimate"), others=False),
     "progress": Kept(("step", "train_loss", "train_accuracy", "test_loss", "test_accuracy")),
 }  # Tables of a run.

@@ -74,10 +74,12 @@ class Kept:
     Args:
         columns: Those that it must have.
         others: Whether the row keeps columns beside these.
+        added: Columns that it keeps where a table has them, which older rows lack.
     """
 
     columns: tuple[str, ...]
     others: bool = True
+    added: tuple[str, ...] = ()
 
     def of(self, table: pl.DataFrame) -> pl.DataFrame:
         """What a row keeps of a table.
@@ -91,8 +93,9 @@ class Kept:
             raise StoreError(f"has no column {missing[0]!r}.")
         if torn := [name for name in FULL if name in table.columns and table[name].null_count()]:
             raise StoreError(f"lacks values in its column {torn[0]!r}.")
-        is_whole = self.others or table.columns == list(self.columns)
-        kept = table if is_whole else table.select(self.columns)
+        chosen = [*self.columns, *(name for name in self.added if name in table.columns)]
+        is_whole = self.others or table.columns == chosen
+        kept = table if is_whole else table.select(chosen)
         dtypes, kinds = {}, kept.schema
         for name, kind in kinds.items():
             rule, fits = KINDS.get(name, NUMBERS)
@@ -114,6 +117,7 @@ def _require_limits(column: pl.Series) -> None:
 
 
 HEAD = ("layer", "head")
+MASSIVE = ("massive_queries", "massive_keys")
 DROPS = Kept((*HEAD, "drop", "low", "high"), others=False)
 DEPOSITS = Kept(("layer", "gap", "deposit"))
 ABLATIONS = [measure.kind for measure in (Ablation, PositionOnlyAblation, ContentOnlyAblation, *RELEASED)]
@@ -121,7 +125,7 @@ KEPT: Mapping[str, Kept] = {
     "metrics": Kept(("epoch", "step", "split", "loss", "accuracy"), others=False),
     **dict.fromkeys(ABLATIONS, DROPS),
     **dict.fromkeys((name.replace("ablation", "deposit") for name in ABLATIONS), DEPOSITS),
-    "spectrum": Kept((*HEAD, "toeplitz", "contraction_spectral"), others=False),
+    "spectrum": Kept((*HEAD, "toeplitz", "contraction_spectral"), others=False, added=MASSIVE),
     "lengths": Kept(("factor", "accuracy")),
     "start": Kept((*HEAD, *KERNELS)),
     "head_gradients": Kept(("step", *HEAD, "energy", "projections")),

@@ -12,7 +12,7 @@ from spectrope.study.claim import Claim
 from spectrope.study.rows import StudyRow
 
 ATLAS, HEADS = "atlas", "atlas-heads"
-QUESTIONS = "Open questions about frequency bands"
+QUESTIONS = "Open questions about positional encodings"
 FEWEST = 5  # Runs that have the quantity of a question; fewer decide nothing.
 LOST = 5.0  # Points that the bands of the position heads must cost together for shares to be defined.
 DEPOSITED = (0, 1)  # Layers where a deposit is looked for.
@@ -22,6 +22,7 @@ class BandClaim(Claim):
     """Base of the claims about frequency bands: seeds from 100 of Task 1, without the confounds."""
 
     article = QUESTIONS
+    plan_page = "atlas-plan.md"
     ours = True
     paper = "no number"
     conditions = ("controlled",)

@@ -337,7 +337,7 @@ def gather(root: Path, study: Study, rows: StudyRows) -> int:
         total += n_new
     for complaint in complaints:
         complain(f"left out: {complaint}")
-    say(f"{total} new rows from {root}; {len(rows)} in all.")
+    say(f"{total} new row{'s' * (total != 1)} from {root}; {len(rows)} in all.")
     return total
 
 

@@ -139,6 +139,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
         sections=sections,
+        preplanned=[claim for claim in study.claims if claim.plan_page],
         minimum=MIN_SEEDS,
         fitted=FITTED,
         words=WORDS,

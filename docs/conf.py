@@ -26,7 +26,8 @@ exclude_patterns = ["_extensions"]
 default_role = "code"
 suppress_warnings = ["config.cache"]
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+smartquotes_action = "qe"  # Options of commands keep their hyphens.
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_timeout = 300

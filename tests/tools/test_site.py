@@ -30,9 +30,10 @@ def test_every_command_and_action_has_its_options():
 
 
 def test_the_gallery_has_every_figure_with_its_code():
-    page = gallery.page()
+    page = gallery.page({name: f"How to read {name}." for name in FIGURES})
     for name in FIGURES:
-        assert f"{gallery.figure_code(name).strip()}\n```\n\n![{FIGURES[name].title}]({name}.svg)" in page
+        picture = f"![{FIGURES[name].title}]({name}.svg)"
+        assert f"{gallery.figure_code(name).strip()}\n```\n\n{picture}\n\nHow to read {name}.\n" in page
     for example in gallery.EXAMPLES:
         assert f"{example.code.strip()}\n```\n\n![{example.title}]({example.picture})" in page
         assert f'"{example.picture}"' in example.code

@@ -20,6 +20,8 @@ def _index(known: dict[str, Page]) -> str:
         "`--help-all` alone.",
     ]
     for group, members in groups.items():
+        if not members:
+            continue
         lines = [
             f"| [`spectrope {one.name}`]({one.name}.md) | {known[one.name].summary} |" for one in members
         ]

@@ -4,11 +4,16 @@ import contextlib
 import inspect
 import textwrap
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
+import spectrope as sp
 from spectrope.core import SpectropeWarning
 from spectrope.figures import FIGURES
+from spectrope.figures.base import declared_tables
+from spectrope.figures.tables import read_tables
 
 RUNS = """
 import spectrope as sp
@@ -146,8 +151,7 @@ main([*bench, "--out", "attention-crossover.svg", "--quiet"])
 
 def figure_code(name: str) -> str:
     """The code that draws a figure."""
-    folder = "grid" if FIGURES[name].needs in OF_GRID else "runs"
-    return f'sp.figure("{folder}", "{name}").save("{name}.svg")\n'
+    return f'sp.figure("{_runs_of(name)}", "{name}").save("{name}.svg")\n'
 
 
 def draw(folder: Path) -> None:
@@ -160,14 +164,30 @@ def draw(folder: Path) -> None:
             exec(code, namespace)
 
 
-def page() -> str:
-    """The page in Markdown; pictures lie beside it."""
+def captions(folder: Path) -> dict[str, str]:
+    """How to read each registered figure of the drawn runs, as a report has it below the figure."""
+    told = {}
+    for place, names in groupby(sorted(FIGURES, key=_runs_of), key=_runs_of):
+        figures = {name: FIGURES[name] for name in names}
+        tables = read_tables(sp.runs(folder / place), declared_tables(figures.values()))
+        told |= {name: figure().caption(tables) for name, figure in figures.items()}
+    return told
+
+
+def _runs_of(name: str) -> str:
+    """The folder of the runs of a figure."""
+    return "grid" if FIGURES[name].needs in OF_GRID else "runs"
+
+
+def page(told: Mapping[str, str]) -> str:
+    """The page in Markdown, with what is `told` of each figure below it; pictures lie beside the page."""
     parts = [
         "# Gallery",
         "Every kind of figure, with the code that draws it. The first two blocks train the runs. The models "
         "are tiny, so that all of it takes about a minute of processor time: the numbers only illustrate "
-        "what a figure looks like. `spectrope report` shows the same figures on an interactive page with "
-        "exact values; you can add [a figure of your own](../how-to/own-figure.md).",
+        "what a figure looks like, and warnings say which models are near chance. `spectrope report` shows "
+        "the same figures on an interactive page with exact values; you can add "
+        "[a figure of your own](../how-to/own-figure.md).",
         f"```python\n{RUNS.strip()}\n```",
         "Figures of learning rates, and of accuracy by length, need runs at several of them:",
         f"```python\n{RATES.strip()}\n```",
@@ -179,6 +199,7 @@ def page() -> str:
             textwrap.dedent(inspect.getdoc(figure) or "").partition("\n\n")[0],
             f"```python\n{figure_code(name).strip()}\n```",
             f"![{figure.title}]({name}.svg)",
+            told[name],
             f"Data: table `{figure.needs}`, see [the columns of tables](../reference/tables.md).",
         ]
     for one in EXAMPLES:

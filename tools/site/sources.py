@@ -41,7 +41,7 @@ def write_sources(folder: Path, drawn: Path) -> None:
     for name, text in commands.pages().items():
         _write(folder / f"{name}.md", text)
     gallery.draw(drawn)
-    _write(folder / "gallery" / "index.md", gallery.page())
+    _write(folder / "gallery" / "index.md", gallery.page(gallery.captions(drawn)))
     for picture in drawn.glob("*.svg"):
         shutil.copy(picture, folder / "gallery")
     _write(folder / "reference" / "tables.md", tables.page(drawn / "runs"))

@@ -23,7 +23,7 @@ class ComplexFormer(Encoding, name="complexformer"):
     :math:`s_h`, both trained from 1, where it is RoPE.
 
     References:
-        ComplexFormer (Shao et al., 2025), from its abstract, :math:`\exp(i(\mathrm{Adapt}(AS) + \Delta(P)))`
+        ComplexFormer (Shao et al., 2025), from its abstract, which adapts the phase exp(i(Adapt(AS) + Δ(P)))
         per head: that both are one factor per head is ours, and the paper has been withdrawn.
     """
 

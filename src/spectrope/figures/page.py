@@ -13,6 +13,8 @@ from spectrope.figures.summary import about, figure_command, headline, rebuild_c
 from spectrope.figures.tables import Tables, read_tables
 from spectrope.store import Run
 
+NAMED = 3  # Settings that a title has room for.
+
 
 @dataclass(frozen=True)
 class FigureGroup:
@@ -59,6 +61,7 @@ def render(tables: Tables, path: Path) -> str:
         "page.html",
         [panel for section in sections for group in section.groups for panel in group.panels],
         tables=tables,
+        where=_where(tables),
         runs=[(run, run.config, run.manifest) for run in tables.sources],
         dump=lambda *parts: "\n".join(json.dumps(part, indent=2) for part in parts),
         about=about(tables.sources),
@@ -69,6 +72,15 @@ def render(tables: Tables, path: Path) -> str:
         ramp=DIVERGING,
         command=rebuild_command(tables.sources, path),
     )
+
+
+def _where(tables: Tables) -> str:
+    """The settings of the runs in words; their tasks where there are more than `NAMED`."""
+    settings = tables.settings
+    if len(settings) <= NAMED:
+        return " and on ".join(settings)
+    tasks = sorted({str(run.config["task"]["kind"]) for run in tables.sources})
+    return f"{', '.join(tasks)} in {len(settings)} settings"
 
 
 def _sections(tables: Tables) -> list[FigureSection]:

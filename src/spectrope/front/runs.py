@@ -23,6 +23,8 @@ SCHEMA: dict[str, Any] = {
     "seed": pl.Int64,
     "tuning": pl.String,
     "learning_rate": pl.Float64,
+    "epochs": pl.Int64,
+    "n_train": pl.Int64,
     "precision": pl.String,
     "finished": pl.Boolean,
     "train": pl.Float64,
@@ -195,21 +197,23 @@ def _identity(run: Run) -> dict[str, Any]:
         "task": task["kind"],
         **names,
         "tuning": config.get("tuning", "none"),
-        "learning_rate": _rate(config),
+        "learning_rate": _of_training(config, "learning_rate"),
+        "epochs": _of_training(config, "epochs"),
+        "n_train": config.get("n_train"),
     }
 
 
-def _rate(config: Mapping[str, Any]) -> Any:
-    """The learning rate of a configuration, whatever it is; None if there is none."""
+def _of_training(config: Mapping[str, Any], field: str) -> Any:
+    """A field of the training of a configuration, whatever it is; None if there is none."""
     training = config.get("training")
-    return training.get("learning_rate") if isinstance(training, Mapping) else None
+    return training.get(field) if isinstance(training, Mapping) else None
 
 
 def _of_other_laboratory(config: dict[str, Any]) -> dict[str, Any]:
     """A run of another laboratory goes by its label, or by its laboratory: no file is run to list it."""
     from spectrope.lab import read_experiment  # Loads torch, which tables of the decoder's runs do without.
 
-    known = {"laboratory": config[MARK], "learning_rate": _rate(config)}
+    known = {"laboratory": config[MARK], "learning_rate": _of_training(config, "learning_rate")}
     if isinstance(config.get(OWN), dict):
         names = ", ".join(config[OWN])
         return known | {"task": config[MARK], "encoding": names, "seed": config.get("seed")}

@@ -51,7 +51,9 @@ class Runs:
         listed, broken = listing(self.runs)
         held_out = pl.col("test").map_elements("{:.1f}".format, return_dtype=pl.String)
         result = pl.when("finished").then(held_out).otherwise(pl.lit("unfinished")).alias("held-out %")
-        shown = listed.select("run", "task", "encoding", "scale", "condition", "seed", "precision", result)
+        names = ("run", "task", "encoding", "scale", "condition", "seed")
+        told = [name for name in ("epochs", "n_train") if listed[name].n_unique() > 1]
+        shown = listed.select(*names, "precision", result, *told)
         precisions = listed["precision"].drop_nulls().unique().to_list()
         if len(precisions) == 1:  # Said once, so that the table fits 80 columns.
             frame(f"matrix products in {precisions[0]}", shown.drop("precision"))

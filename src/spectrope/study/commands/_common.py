@@ -54,7 +54,7 @@ def load_rows(folder: Path, scale: str) -> StudyRows:
         complain(f"left out: {complaint}")
     if n := sum(map(len, rows.withdrawals.runs.values())):
         counted = "1 row from before a correction does" if n == 1 else f"{n} rows from before corrections do"
-        complain(f"{counted} not count; the page Conformance of the documentation lists the corrections.")
+        complain(f"{counted} not count; the replication page lists them under Withdrawals and changes.")
     return rows
 
 

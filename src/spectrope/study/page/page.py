@@ -28,7 +28,7 @@ from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, Study, merged, outstanding
-from spectrope.study.verdict import WORDS, ClaimVerdict, PartResult, Word
+from spectrope.study.verdict import WORDS, ClaimVerdict, Part, PartResult, Word
 
 FOREST = (
     "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: smallest effects "
@@ -189,9 +189,13 @@ def headline_table(
         quote = f" “{claim.quote}”" * bool(claim.quote)
         entry = f"{claim.number}. [{claim.title}](#{claim.kind}){quote} ({claim.source})"
         headlines = (verdict.headline for verdict in section.verdicts)
-        decides = next((one.part.quantity for one in headlines if one), "")
+        decides = next((f"{one.part.quantity}: {_predicted(one.part)}" for one in headlines if one), "")
         lines.append([entry, claim.paper, decides, *cells])
     return lines
+
+
+def _predicted(part: Part) -> str:
+    return f"predicted {part.prediction.words()}"
 
 
 def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] = ()) -> str:
@@ -295,8 +299,8 @@ def effect(finding: PartResult) -> str:
     if interval.low == interval.high:
         same = "tied" if finding.part.tied else f"{estimate} {finding.part.prediction.unit}"
         return f"{same} in each of {finding.n_seeds} seeds"
-    level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
-    return f"{limit}{estimate} [{low} to {high}]{level} {finding.part.prediction.unit}, n = {finding.n_seeds}"
+    level = "" if interval.level == LEVEL else f"; {100 * interval.level:.1f} % interval"
+    return f"{limit}{estimate} [{low} to {high}{level}] {finding.part.prediction.unit}, n = {finding.n_seeds}"
 
 
 def number(finding: PartResult, value: float) -> str:

@@ -75,7 +75,8 @@ def trained_length(model: nn.Module) -> int | None:
     config: Any = model.config
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-    positions = next((int(getattr(text, name)) for name in names if getattr(text, name, None)), None)
+    stated = (int(getattr(text, name, None) or 0) for name in names)
+    positions = next((size for size in stated if size > 0), None)  # XLNet's -1 is no limit
     return None if positions is None else positions - _skipped(model, positions)
 
 
@@ -119,6 +120,11 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
         )
     if others:
         return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
+    if getattr(model.config, "bi_data", False):
+        return (
+            f"{_name(model)} reads the second half of a batch backwards (bi_data), so it takes no single "
+            "sequence, which an audit needs; set bi_data to false, as for fine-tuning."
+        )
     if (own := _failure(model)) is not None:
         return f"{_name(model)} does not run on tokens alone: {first_line(own)}"
     if "index out of range in self" in str(error):  # What torch says of a table.

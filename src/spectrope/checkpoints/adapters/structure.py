@@ -41,9 +41,7 @@ def declared_fields(config: Any) -> dict[str, Any]:
     return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
 
 
-EITHER_WAY = frozenset(
-    {"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "prophetnet", "xlm"}
-)
+EITHER_WAY = frozenset({"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "xlm"})
 # Decoders of other models, which have no head of their own.
 CAUSAL = frozenset({"clip_text_model", "glm_image_text"})
 BY_FLAG = frozenset(

@@ -342,6 +342,8 @@ FAULTS = (
         (
             "huggingface/transformers/pull/16155",
             "huggingface/transformers/pull/8518",
+            "nntrainer/nntrainer/pull/3982",
+            "NVIDIA/TensorRT/issues/3370",
         ),
     ),
     Fault(

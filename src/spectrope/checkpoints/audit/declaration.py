@@ -44,7 +44,7 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
     mask, kind = declared_mask(declaration, layer), layer_type(declaration, layer)
     if (buckets := _buckets(declaration, stack)) is not None:
         return LayerEncoding("bucketed bias", buckets=buckets, mask=mask)
-    if (term := declared_relative(declaration)) is not None:
+    if (term := declared_relative(declaration, stack)) is not None:
         return LayerEncoding("relative term", relative=term, mask=mask)
     if (slopes := declared_slopes(declaration)) is not None:
         return LayerEncoding("linear bias", slopes=slopes, mask=mask)

@@ -1,23 +1,16 @@
 """Relative terms of logits that depend on the content too: what a configuration declares of them."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.fields import Declaration
 
 PartName = Literal["content to position", "position to content", "bias to position"]
-
-
-class Lookup(Protocol):
-    """Which relative position stands for each lag."""
-
-    def of(self, lag: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-        """Relative position, or bucket, of each lag."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -73,6 +66,9 @@ class LogBuckets:
         return f"{self.n_buckets} log buckets up to lag {self.max_distance}"
 
 
+Lookup = Lags | LogBuckets | Buckets
+
+
 @dataclass(frozen=True)
 class RelativeTerm:
     """A relative term of the logits that depends on the content of the query or of the key.
@@ -93,13 +89,16 @@ class RelativeTerm:
         return f"{self.table}, {' and '.join(self.parts)}: {self.words or self.lookup}"
 
 
-def declared_relative(declaration: Declaration) -> RelativeTerm | None:
-    """The relative term that a configuration declares; None for none."""
+def declared_relative(declaration: Declaration, stack: str) -> RelativeTerm | None:
+    """The relative term that a configuration declares for a stack of layers; None for none."""
     match declaration.model_type:
         case "xlnet":
             return _xlnet(declaration)
         case "deberta" | "deberta-v2":
             return _deberta(declaration)
+        case "prophetnet" if stack == "decoder":
+            sizes = declaration.number("num_buckets"), declaration.number("relative_max_distance")
+            return RelativeTerm(("content to position",), Buckets(False, *sizes), "learned")
         case _:
             return None
 

@@ -1,5 +1,6 @@
 """Explain measured logits by their summands: the relative position that stands for each lag, and factors."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call
-from spectrope.checkpoints.audit.bias import lag_table
+from spectrope.checkpoints.audit.bias import MAX_DISTANCES, N_BUCKETS, Buckets, lag_table
 from spectrope.checkpoints.audit.compare import GAIN, Discrepancy
 from spectrope.checkpoints.audit.relative import Lags, LogBuckets, Lookup, RelativeTerm
 from spectrope.checkpoints.audit.relative_parts import Part, Parts
@@ -16,6 +17,7 @@ from spectrope.checkpoints.audit.relative_parts import Part, Parts
 ROUNDED = 8  # Rounding errors of the largest summands that logits may be off by.
 LEAST = 2**-20  # Rounding error of a long sum in float32.
 ANGLES = 2**-22  # Error of an angle computed in float32, over the angle.
+SIZES = tuple(2**power for power in range(2, 11))  # Of buckets and reaches that are tried.
 SHIFTS = (1, -1, 2, -2)
 Where = Callable[[Int[Tensor, " n"]], Int[Tensor, " n"]]
 
@@ -63,12 +65,16 @@ class _Fit:
         ratios: Factor of each summand over the declared one.
         sizes: Largest value of each summand under its declared factor.
         error: Largest logit that is left unexplained.
+        what: The respect in which they depart from the declared ones.
+        expected: What is declared in that respect; "" stands for the lookup.
     """
 
     words: str
     ratios: tuple[float, ...]
     sizes: tuple[float, ...]
     error: float
+    what: str = "relative positions"
+    expected: str = ""
 
     def departs(self, part: int, ratio: float, within: float) -> bool:
         """Whether a summand has another factor than `ratio` times the declared one, beyond rounding."""
@@ -112,7 +118,7 @@ def _by_lag(call: Call, noise: float) -> Logits | None:
     if call.logits is None:
         return None
     b, h = call.logits.shape[:2]
-    found = lag_table(call.logits.flatten(0, 1).double(), call.allowed[0], noise)
+    found = lag_table(call.logits.flatten(0, 1).double(), call.allowed[0, :1], noise)
     return None if found is None else Logits(found[0], found[1].unflatten(0, (b, h)))
 
 
@@ -162,14 +168,26 @@ def _fits(seen: Logits, parts: Parts, term: RelativeTerm) -> Iterator[_Fit]:
     """Explanations of the logits, the simplest first."""
     yield _fit("", parts.declared, [term.lookup.of] * len(parts.declared), seen)
     relative = [n for n, part in enumerate(parts.declared) if part.relative]
-    single = [[n] for n in relative] if term.table == "learned" and len(relative) > 1 else []
+    usual = [term.lookup.of] * len(parts.declared)
     for words, where in _other_lookups(seen, term):
-        for moved in [relative, *single]:
-            lookups = [where if n in moved else term.lookup.of for n in range(len(parts.declared))]
-            about = "" if moved == relative else f" in {parts.declared[moved[0]].name}"
-            yield _fit(words + about, parts.declared, lookups, seen)
-    for words, others in parts.others:
-        yield _fit(words, others, [term.lookup.of] * len(others), seen)
+        yield _fit(words, parts.declared, [where] * len(usual), seen)
+        for n in relative if len(term.parts) > 1 and term.table == "learned" else []:
+            about = f"{words} in {parts.declared[n].name}"
+            yield _fit(about, parts.declared, [*usual[:n], where, *usual[n + 1 :]], seen)
+    yield from _shifted_keys(seen, parts, term)
+    for one in parts.mistakes:
+        fit = _fit(one.words, one.parts, [term.lookup.of] * len(one.parts), seen)
+        yield replace(fit, what=one.what, expected=one.expected)
+
+
+def _shifted_keys(seen: Logits, parts: Parts, term: RelativeTerm) -> Iterator[_Fit]:
+    """Keys at other positions than queries: their own lags are then off the other way."""
+    if "position to content" not in term.parts:
+        return
+    for by in SHIFTS:
+        ahead = f"those of keys {abs(by)} position{'s' * (abs(by) > 1)} {'earlier' if by > 0 else 'later'}"
+        signs = [-by if part.name == "position to content" else by for part in parts.declared]
+        yield _fit(ahead, parts.declared, [lambda lag, s=s: term.lookup.of(lag + s) for s in signs], seen)
 
 
 def _fit(words: str, parts: Sequence[Part], lookups: Sequence[Where], seen: Logits) -> _Fit:
@@ -186,7 +204,7 @@ def _fit(words: str, parts: Sequence[Part], lookups: Sequence[Where], seen: Logi
 
 def _other_lookups(seen: Logits, term: RelativeTerm) -> Iterator[tuple[str, Where]]:
     """Relative positions that are mistaken for those of the lags, and what they are in words."""
-    lookup, furthest = term.lookup, int(seen.lag.abs().max())
+    lookup = term.lookup
     yield "those of the mirrored lags", lambda lag: lookup.of(-lag)
     for by in SHIFTS:
         words = f"those of lags {abs(by)} {'larger' if by > 0 else 'smaller'}"
@@ -195,27 +213,32 @@ def _other_lookups(seen: Logits, term: RelativeTerm) -> Iterator[tuple[str, Wher
         for by in SHIFTS:
             words = f"the rows {abs(by)} {'after' if by > 0 else 'before'} them"
             yield words, lambda lag, by=by: lookup.of(lag) + by
-    for other in _other_kinds(lookup, furthest, _limit(seen)):
+    limit = _limit(seen)
+    length = int(seen.lag.abs().max()) + 1
+    for other in _other_kinds(lookup, limit, length, sinusoidal=term.table == "sinusoids"):
         yield str(other), other.of
         yield f"{other}, mirrored", lambda lag, other=other: other.of(-lag)
+    if term.table == "learned" and isinstance(lookup, Lags) and lookup.ahead is not None:
+        shorter, by = Lags(limit, limit + 1), limit + 1 - lookup.ahead
+        yield f"{shorter}, from the first row of the table", lambda lag: shorter.of(lag) + by
 
 
-def _other_kinds(lookup: Lookup, furthest: int, limit: int) -> Iterator[Lookup]:
-    """Lookups that a configuration of the family could have declared instead."""
-    yield Lags()
-    if limit < furthest:
-        yield Lags(limit, limit)
-        yield Lags(limit, limit + 1)
-        yield Lags(limit - 1, limit)
-    if isinstance(lookup, Lags) and lookup.past is not None:
-        yield LogBuckets(lookup.past + 1, 2 * lookup.past)
-    if isinstance(lookup, LogBuckets):
+def _other_kinds(lookup: Lookup, limit: int, length: int, *, sinusoidal: bool) -> Iterator[Lookup]:
+    """Lookups that a configuration of the family could have declared instead, or that follow the length."""
+    if isinstance(lookup, Lags) and sinusoidal:
+        yield from (Lags(), Lags(limit, limit))
+    elif isinstance(lookup, Lags):
+        yield from (Lags(limit, limit + 1), Lags(limit - 1, limit))
+    elif isinstance(lookup, LogBuckets):
         n, reach = lookup.n_buckets, lookup.max_distance
         yield Lags(n - 1, n)
-        sizes = dict.fromkeys((n, reach, *(2**power for power in range(2, 11))))
-        yield from (
-            LogBuckets(a, b) for a in sizes for b in sizes if b // 2 > a // 4 and b - 1 > a // 2 and a > 3
-        )
+        sizes, reaches = dict.fromkeys((n, *SIZES)), dict.fromkeys((reach, length, n, *SIZES))
+        yield from (LogBuckets(a, b) for a in sizes for b in reaches if b - 1 > a // 2)
+    elif isinstance(lookup, Buckets):
+        sizes = dict.fromkeys((lookup.n_buckets, *N_BUCKETS))
+        reaches = dict.fromkeys((lookup.max_distance, length, *MAX_DISTANCES))
+        for a, b, both in itertools.product(sizes, reaches, (lookup.bidirectional, not lookup.bidirectional)):
+            yield from [Buckets(both, a, b)] if b > a // (4 if both else 2) else []
 
 
 def _limit(seen: Logits) -> int:
@@ -227,13 +250,15 @@ def _limit(seen: Logits) -> int:
 
 def _findings(fit: _Fit, parts: Sequence[Part], term: RelativeTerm, within: float) -> list[Discrepancy]:
     """What an explanation of the logits departs from the declared one in."""
-    findings = [Discrepancy("relative positions", str(term.lookup), fit.words)] if fit.words else []
+    about = fit.expected or str(term.lookup)
+    findings = [Discrepancy(fit.what, about, fit.words)] if fit.words else []
     usual = fit.ratios[0] if fit.departs(0, 1.0, within) else 1.0
     for n, (part, ratio) in enumerate(zip(parts, fit.ratios, strict=True)):
-        if n == 0 or not fit.departs(n, usual, within):
+        if n == 0 or not (fit.departs(n, usual, within) and fit.departs(n, 1.0, within)):
             continue
-        text = "none" if abs(ratio) <= GAIN else f"{ratio:.4g} times it"
-        text = "its negative" if abs(ratio + 1) <= GAIN else text
+        text = f"{ratio:.4g} times it"
+        for words, whole in (("none", 0.0), ("its negative", -1.0)):
+            text = text if fit.departs(n, whole, within) else words
         residual = abs(ratio - 1)
         what = f"relative term, {part.name}"
         findings.append(Discrepancy(what, f"{part.factor:.5g} times the product", text, residual=residual))

@@ -14,7 +14,7 @@ from spectrope.checkpoints.audit.relative import RelativeTerm, summands
 
 Angles = Callable[[Int[Tensor, " n"], int], Float[Tensor, "n c"]]
 BASES = (1e3, 1e5, 1e6)
-CONTENT, CONTENT_BIAS = "content to content", "bias to content"
+CONTENT = "content to content"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +36,33 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
+class Mistake:
+    """Summands that are mistaken for the declared ones.
+
+    Args:
+        what: The respect in which they differ, as a finding's.
+        expected: What is declared in that respect.
+        words: What they are instead.
+        parts: The summands.
+    """
+
+    what: str
+    expected: str
+    words: str
+    parts: list[Part]
+
+
+@dataclass(frozen=True, eq=False)
 class Parts:
     """All summands of a layer's logits.
 
     Args:
         declared: As the architecture has them.
-        others: Mistaken for them, and what each is in words.
+        mistakes: What is mistaken for them.
     """
 
     declared: list[Part]
-    others: list[tuple[str, list[Part]]]
+    mistakes: list[Mistake]
 
 
 def parts_of(
@@ -65,7 +82,9 @@ def parts_of(
     try:
         if term.table == "sinusoids":
             return _xlnet(own, x)
-        return Parts(_deberta(model, own, x, term, declaration), [])
+        if declaration.model_type == "prophetnet":
+            return _prophetnet(own, x)
+        return _deberta(model, own, x, term, declaration)
     except AttributeError:
         return None
 
@@ -81,23 +100,27 @@ def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Parts:
     q, k, r = (getattr(own, name).detach().double() for name in ("q", "k", "r"))
     word, relative = own.r_w_bias.detach().double(), own.r_r_bias.detach().double()
     queries, keys = torch.einsum("bc,chd->bhd", x, q), torch.einsum("bc,chd->bhd", x, k)
-    sides = {
-        "content to position": torch.einsum("bhd,chd->bhc", queries, r),
-        "bias to position": torch.einsum("hd,chd->hc", relative, r).expand(len(x), -1, -1),
-    }
     factor = q.shape[-1] ** -0.5
 
-    def met(side: Float[Tensor, "b h c"], angles: Angles) -> Callable[[Tensor], Tensor]:
+    def met(vectors: Float[Tensor, "b h d"], angles: Angles) -> Callable[[Tensor], Tensor]:
+        side = torch.einsum("bhd,chd->bhc", vectors, r)
         return lambda at: side @ angles(at, len(r)).T.to(side)
 
-    def arranged(angles: Angles) -> list[Part]:
+    def arranged(angles: Angles, word: Tensor = word, relative: Tensor = relative) -> list[Part]:
         return [
             _constant(CONTENT, factor, (queries * keys).sum(-1)),
-            _constant(CONTENT_BIAS, factor, (word * keys).sum(-1)),
-            *(Part(name, factor, met(side, angles)) for name, side in sides.items()),
+            _constant("bias to content", factor, (word * keys).sum(-1)),
+            Part("content to position", factor, met(queries, angles)),
+            Part("bias to position", factor, met(relative.expand_as(queries), angles)),
         ]
 
-    return Parts(arranged(sinusoids), [(words, arranged(angles)) for words, angles in _other_tables()])
+    exchanged = arranged(sinusoids, relative, word)
+    swap = Mistake("relative term, biases", "r_w_bias to keys, r_r_bias to positions", "exchanged", exchanged)
+    tables = [
+        Mistake("relative term, sinusoids", "sines, then cosines, of base 10000", words, arranged(angles))
+        for words, angles in _other_tables()
+    ]
+    return Parts(arranged(sinusoids), [swap, *tables])
 
 
 def _other_tables() -> Iterator[tuple[str, Angles]]:
@@ -124,11 +147,32 @@ def _constant(name: str, factor: float, values: Float[Tensor, "b h"]) -> Part:
     return Part(name, factor, lambda _: values[..., None], relative=False)
 
 
+def _prophetnet(own: Any, x: Float[Tensor, "b c"]) -> Parts:
+    """ProphetNet's, whose decoder projects the content of the query to a bias for each bucket and head."""
+    heads = own.num_attn_heads
+    queries, keys = (_projected(one, x).unflatten(-1, (heads, -1)) for one in (own.query_proj, own.key_proj))
+    biases = _projected(own.relative_pos_embeddings, x).unflatten(-1, (-1, heads)).transpose(1, 2)
+    content = _constant(CONTENT, queries.shape[-1] ** -0.5, (queries * keys).sum(-1))
+    last = biases.shape[-1] - 1
+    relative = Part("content to position", 1.0, lambda at: biases[..., at.clamp(0, last)])
+    return Parts([content, relative], [])
+
+
 def _deberta(
     model: nn.Module, own: Any, x: Float[Tensor, "b c"], term: RelativeTerm, declaration: Declaration
+) -> Parts:
+    table, mistakes = _relative_table(model), []
+    normed = _normalised(table, model, declaration)
+    if normed is not table:
+        plain = _disentangled(own, x, table, term, declaration)
+        mistakes = [Mistake("relative term, table", "rows normalised", "rows as they are", plain)]
+    return Parts(_disentangled(own, x, normed, term, declaration), mistakes)
+
+
+def _disentangled(
+    own: Any, x: Float[Tensor, "b c"], table: Tensor, term: RelativeTerm, declaration: Declaration
 ) -> list[Part]:
     heads = declaration.n_heads
-    table = _relative_table(model, declaration)
     old = declaration.model_type == "deberta"
     queries, keys, rows = (_of_old if old else _of_new)(own, x, table, term, declaration)
     queries, keys = (one.unflatten(-1, (heads, -1)) for one in (queries, keys))
@@ -146,14 +190,23 @@ def _deberta(
     ]
 
 
-def _relative_table(model: nn.Module, declaration: Declaration) -> Float[Tensor, "rows c"]:
-    """DeBERTa's table of relative positions, normalised where the configuration says so."""
-    encoder: Any = next(one for one in model.modules() if "rel_embeddings" in one._modules)
-    table = encoder.rel_embeddings.weight.detach().double()
+def _encoder(model: nn.Module) -> Any:
+    return next((one for one in model.modules() if "rel_embeddings" in one._modules), model)
+
+
+def _relative_table(model: nn.Module) -> Float[Tensor, "rows c"]:
+    """DeBERTa's table of relative positions."""
+    return _encoder(model).rel_embeddings.weight.detach().double()
+
+
+def _normalised(
+    table: Float[Tensor, "rows c"], model: nn.Module, declaration: Declaration
+) -> Float[Tensor, "rows c"]:
+    """The same normalised, where the configuration says so."""
     normed = "layer_norm" in str(declaration.get("norm_rel_ebd")).lower()
     if declaration.model_type == "deberta" or not normed:
         return table
-    norm = encoder.LayerNorm
+    norm = _encoder(model).LayerNorm
     weight, bias = (one.detach().double() for one in (norm.weight, norm.bias))
     return layer_norm(table, table.shape[-1:], weight, bias, declaration.get("layer_norm_eps"))
 

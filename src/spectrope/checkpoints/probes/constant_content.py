@@ -209,7 +209,13 @@ def constant_content(
             f"{type(model).__name__} has attention of a form that is not supported yet: "
             f"{next(iter(sources))} shows its kernel for short inputs, but not at length {length}."
         )
-    return tuple(dict.fromkeys(unread))
+    return tuple(dict.fromkeys([*unread, *_like(model, unread, modules)]))
+
+
+def _like(model: nn.Module, unread: list[str], modules: list[str]) -> list[str]:
+    """Modules of the classes of those that were read in part; the pass may end before their other softmax."""
+    partly = {type(model.get_submodule(name)) for name in unread if name in modules}
+    return [name for name in modules if type(model.get_submodule(name)) in partly]
 
 
 def _some(x: Tensor) -> Float[Tensor, "n d"]:

@@ -15,8 +15,10 @@ from transformers.models.deberta_v2 import modeling_deberta_v2
 from transformers.models.prophetnet import modeling_prophetnet
 from transformers.models.xlnet import modeling_xlnet
 
-from spectrope.checkpoints.audit import audit, relative_parts
+from spectrope.checkpoints.audit import audit, diff, relative_parts
+from spectrope.checkpoints.audit.applied import applied_encodings
 from spectrope.checkpoints.audit.relative import Lags, LogBuckets
+from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.core.errors import UnsupportedError
 
 FAMILIES = ("xlnet", "deberta", "deberta-v2", "prophetnet")
@@ -263,7 +265,12 @@ def test_prophetnets_streams_of_predictions_leave_the_answer_incomplete():
 
 
 def test_prophetnets_encoder_has_no_relative_term():
-    sizes = {"hidden_size": 64, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "vocab_size": 64}
+    sizes: dict[str, Any] = {
+        "hidden_size": 64,
+        "encoder_ffn_dim": 64,
+        "decoder_ffn_dim": 64,
+        "vocab_size": 64,
+    }
     sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 1, "max_position_embeddings": 128}
     sizes |= {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4}
     found = audit(ProphetNetForConditionalGeneration(ProphetNetConfig(**sizes)).eval(), length=LENGTH)
@@ -276,6 +283,25 @@ def test_weights_of_another_class_leave_the_layer_undeclared(monkeypatch):
     found = audit(build(Edited("xlnet", "", {})), length=LENGTH)
     assert {layer.verdict for layer in found.layers} == {"undeclared"}
     assert found.findings == []
+
+
+def test_two_lookups_differ():
+    first, second = (
+        audit(build(Edited("xlnet", "", {"clamp_len": limit})), length=LENGTH) for limit in (-1, 7)
+    )
+    assert diff(first, first).same
+    findings = {str(one) for layer in diff(first, second).layers for one in layer.findings}
+    assert findings == {
+        "relative positions: sinusoids, content to position and bias to position: lags without a limit "
+        "declared, sinusoids, content to position and bias to position: lags from -7 to 7 effective"
+    }
+
+
+@pytest.mark.parametrize("family", ["xlnet", "deberta-v2"])
+def test_the_factor_on_products_is_not_taken_from_logits_with_such_a_term(family):
+    model = model_of(Edited(family, "", {})).base_model
+    with pytest.raises(UnsupportedError, match="have a relative term that depends on the content"):
+        applied_encodings(model, attention_modules(model), LENGTH)
 
 
 @pytest.mark.parametrize(("n_buckets", "reach"), [(16, 128), (256, 512), (24, 64), (8, 30)])

@@ -7,7 +7,7 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
-from spectrope.checkpoints.audit.compare import Discrepancy, compare
+from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
@@ -111,7 +111,8 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     reading, declared = _relative(kernel, subject, declared)
     measured = measure(kernel, declared, subject.absolute(module), noise, reading)
     findings = _findings(kernel, subject, declared, measured)
-    findings += [] if reading is None else reading.findings
+    if reading is not None:
+        findings = [one for one in findings if one.what != LOOKUP] + [*reading.findings]
     if not any(finding.code in EXPLAIN_WEIGHTS for finding in findings):
         findings += unexplained
     effective, heads = measured.encoding, measured.heads

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from spectrope.core import SpectropeError, UnsupportedError
 
+POOLS = frozenset({"funnel"})
 # What a model's own code may raise in a forward pass.
 FAILURES = (
     ArithmeticError,
@@ -120,6 +121,11 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
         )
     if others:
         return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
+    if getattr(model.config, "model_type", "") in POOLS:
+        return (
+            f"{_name(model)} pools its sequence between blocks of layers, so that queries and keys stand at "
+            "other positions than tokens; attention of this form is not supported yet."
+        )
     if getattr(model.config, "bi_data", False):
         return (
             f"{_name(model)} reads the second half of a batch backwards (bi_data), so it takes no single "

@@ -125,7 +125,7 @@ def _xlnet(declaration: Declaration) -> RelativeTerm:
 
 def _deberta(declaration: Declaration) -> RelativeTerm | None:
     names: dict[str, PartName] = {"c2p": "content to position", "p2c": "position to content"}
-    parts = tuple(name for kind, name in names.items() if kind in _types(declaration))
+    parts: tuple[PartName, ...] = tuple(name for kind, name in names.items() if kind in _types(declaration))
     if not declaration.get("relative_attention") or not parts:
         return None
     reach = int(declaration.get("max_relative_positions") or -1)

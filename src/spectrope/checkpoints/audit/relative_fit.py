@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -87,7 +88,7 @@ def _explained(
     declared, content = parts.declared, parts.declared[0].factor
     plain = [part_values(part, term.lookup.of(seen.lag)) for part in declared]
     within = _rounding(plain, declared, seen, noise, term)
-    whole = sum(part.factor * value for part, value in zip(declared, plain, strict=True))
+    whole = torch.stack([part.factor * value for part, value in zip(declared, plain, strict=True)]).sum(0)
     wrong = ((seen.values - whole).abs() > within).any(-1).any(0)
     if not bool(wrong.any()):
         return content, [], term

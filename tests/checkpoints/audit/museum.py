@@ -294,6 +294,8 @@ LLAMA4 = {"no_rope_layers": [1, 0], "attention_chunk_size": 20}
 COOL = LLAMA4 | {"attn_temperature_tuning": True, "floor_scale": 8, "attn_scale": 0.3}
 LATENT = yarn(mscale=1.0, mscale_all_dim=1.0)
 MROPE = {"rope_type": "default", "rope_theta": 1e4}
+
+
 def other_way(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
     """Position to content looks up the rows of the negative lags, where content to position does not."""
     own = modeling_deberta_v2.DisentangledSelfAttention.disentangled_attention_bias

@@ -103,7 +103,7 @@ def declared_relative(declaration: Declaration, stack: str) -> RelativeTerm | No
             return None
 
 
-def summands(declaration: Declaration) -> int:
+def n_terms(declaration: Declaration) -> int:
     """Terms of the logits that share one factor: DeBERTa counts those that `pos_att_type` names, also where
     it adds none of them."""
     types = _types(declaration) if declaration.model_type in ("deberta", "deberta-v2") else []

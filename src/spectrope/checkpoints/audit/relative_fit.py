@@ -11,8 +11,8 @@ from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.audit.bias import lag_table
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.relative import RelativeTerm
-from spectrope.checkpoints.audit.relative_mistakes import Fit, Logits, fits, part_values
-from spectrope.checkpoints.audit.relative_parts import Part, Parts
+from spectrope.checkpoints.audit.relative_mistakes import FittedSummands, Logits, fits, part_values
+from spectrope.checkpoints.audit.relative_parts import Summand, Summands
 
 ROUNDED = 8  # Rounding errors of the largest summands that logits may be off by.
 LEAST = 2**-20  # Rounding error of a long sum in float32.
@@ -36,7 +36,7 @@ class Reading:
     findings: tuple[Discrepancy, ...]
 
 
-def read_logits(call: Call, parts: Parts, term: RelativeTerm, noise: float) -> Reading:
+def read_logits(call: Call, parts: Summands, term: RelativeTerm, noise: float) -> Reading:
     """Explain the logits of constant content by the declared summands, or by mistakes in them.
 
     Args:
@@ -76,13 +76,13 @@ def _by_lag(call: Call, noise: float) -> Logits | None:
     return None if found is None else Logits(found[0], found[1].unflatten(0, (b, h)))
 
 
-def _content(parts: Sequence[Part], lag: Int[Tensor, " n"]) -> Float[Tensor, "b h"]:
+def _content(parts: Sequence[Summand], lag: Int[Tensor, " n"]) -> Float[Tensor, "b h"]:
     """Products of queries and keys without their factor."""
     return parts[0].values(lag[:1])[..., 0].cpu()
 
 
 def _explained(
-    seen: Logits, parts: Parts, term: RelativeTerm, noise: float
+    seen: Logits, parts: Summands, term: RelativeTerm, noise: float
 ) -> tuple[float | None, list[Discrepancy], RelativeTerm | None]:
     """The factor on products, findings, and the term that the logits hold."""
     declared, content = parts.declared, parts.declared[0].factor
@@ -108,7 +108,7 @@ def _explained(
 
 
 def _rounding(
-    values: Sequence[Tensor], parts: Sequence[Part], seen: Logits, noise: float, term: RelativeTerm
+    values: Sequence[Tensor], parts: Sequence[Summand], seen: Logits, noise: float, term: RelativeTerm
 ) -> float:
     """By how much rounding may move a logit."""
     sizes = [part.factor * value.abs().max().item() for part, value in zip(parts, values, strict=True)]
@@ -116,7 +116,9 @@ def _rounding(
     return (ROUNDED * max(noise, LEAST) + angles) * max(sum(sizes), 1e-30)
 
 
-def _findings(fit: Fit, parts: Sequence[Part], term: RelativeTerm, within: float) -> list[Discrepancy]:
+def _findings(
+    fit: FittedSummands, parts: Sequence[Summand], term: RelativeTerm, within: float
+) -> list[Discrepancy]:
     """What an explanation of the logits departs from the declared one in."""
     about = fit.expected or str(term.lookup)
     findings = [Discrepancy(fit.what, about, fit.words)] if fit.words else []
@@ -139,10 +141,10 @@ def _unexplained(seen: Logits, whole: Tensor, term: RelativeTerm) -> Discrepancy
 
 
 def _of_head(
-    head: int, seen: Logits, parts: Parts, term: RelativeTerm, whole: Tensor, within: float
+    head: int, seen: Logits, parts: Summands, term: RelativeTerm, whole: Tensor, within: float
 ) -> Iterator[Discrepancy]:
     """The findings of one head."""
-    alone, own = seen.of(head), Parts(_heads(parts.declared, head), [])
+    alone, own = seen.of(head), Summands(_heads(parts.declared, head), [])
     for fit in fits(alone, own, term):
         if fit.error <= within:
             found = _findings(fit, own.declared, term, within)
@@ -157,6 +159,6 @@ def _of_head(
     yield replace(one, what=f"relative term of head {head}", head=head)
 
 
-def _heads(parts: Sequence[Part], head: int) -> list[Part]:
+def _heads(parts: Sequence[Summand], head: int) -> list[Summand]:
     """Summands of one head."""
     return [replace(part, values=lambda at, part=part: part.values(at)[:, head : head + 1]) for part in parts]

@@ -11,7 +11,7 @@ from torch import Tensor
 from spectrope.checkpoints.audit.bias import MAX_DISTANCES, N_BUCKETS, Buckets
 from spectrope.checkpoints.audit.compare import GAIN, LOOKUP
 from spectrope.checkpoints.audit.relative import Lags, LogBuckets, Lookup, RelativeTerm
-from spectrope.checkpoints.audit.relative_parts import Part, Parts
+from spectrope.checkpoints.audit.relative_parts import Summand, Summands
 
 SIZES = tuple(2**power for power in range(2, 11))  # Of buckets and reaches that are tried.
 SHIFTS = (1, -1, 2, -2)
@@ -49,7 +49,7 @@ class Logits:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class FittedSummands:
     """Summands with the factors that explain logits best.
 
     Args:
@@ -76,7 +76,7 @@ class Fit:
         return gap > GAIN and gap * self.sizes[part] > 2 * within
 
 
-def fits(seen: Logits, parts: Parts, term: RelativeTerm) -> Iterator[Fit]:
+def fits(seen: Logits, parts: Summands, term: RelativeTerm) -> Iterator[FittedSummands]:
     """Explanations of logits, the simplest first.
 
     Args:
@@ -100,7 +100,7 @@ def fits(seen: Logits, parts: Parts, term: RelativeTerm) -> Iterator[Fit]:
         yield replace(fit, what=one.what, expected=one.expected)
 
 
-def fitted(words: str, parts: Sequence[Part], lookups: Sequence[Where], seen: Logits) -> Fit:
+def fitted(words: str, parts: Sequence[Summand], lookups: Sequence[Where], seen: Logits) -> FittedSummands:
     """The factors under which summands explain logits best, in the sense of least squares."""
     values = [
         part.factor * part_values(part, where(seen.lag)) for part, where in zip(parts, lookups, strict=True)
@@ -110,17 +110,17 @@ def fitted(words: str, parts: Sequence[Part], lookups: Sequence[Where], seen: Lo
     ratios = torch.linalg.lstsq(columns, seen.values.reshape(-1, 1), driver="gelsd").solution[:, 0]
     ratios = ratios.where(torch.tensor(sizes) > 0, 1.0)
     error = (columns @ ratios - seen.values.flatten()).abs().max().item()
-    return Fit(words, tuple(ratios.tolist()), sizes, error)
+    return FittedSummands(words, tuple(ratios.tolist()), sizes, error)
 
 
-def part_values(part: Part, at: Int[Tensor, " n"]) -> Float[Tensor, "b h n"]:
+def part_values(part: Summand, at: Int[Tensor, " n"]) -> Float[Tensor, "b h n"]:
     """A summand at relative positions, without its factor."""
     return part.values(at).cpu().expand(-1, -1, len(at))
 
 
 def _moved(
-    words: str, where: Where, parts: Sequence[Part], term: RelativeTerm, seen: Logits
-) -> Iterator[Fit]:
+    words: str, where: Where, parts: Sequence[Summand], term: RelativeTerm, seen: Logits
+) -> Iterator[FittedSummands]:
     """Another lookup in all summands, then in single ones where these have tables of their own."""
     usual = [term.lookup.of] * len(parts)
     yield fitted(words, parts, [where] * len(parts), seen)
@@ -131,7 +131,7 @@ def _moved(
             yield fitted(f"{words} in {part.name}", parts, [*usual[:n], where, *usual[n + 1 :]], seen)
 
 
-def _shifted_keys(seen: Logits, parts: Sequence[Part], term: RelativeTerm) -> Iterator[Fit]:
+def _shifted_keys(seen: Logits, parts: Sequence[Summand], term: RelativeTerm) -> Iterator[FittedSummands]:
     """Keys at other positions than queries: the lags that keys look up are off the other way."""
     if "position to content" not in term.parts:
         return

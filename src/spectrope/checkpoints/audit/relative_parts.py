@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.relative import RelativeTerm, summands
+from spectrope.checkpoints.audit.relative import RelativeTerm, n_terms
 
-Angles = Callable[[Int[Tensor, " n"], int], Float[Tensor, "n c"]]
+TableOfLags = Callable[[Int[Tensor, " n"], int], Float[Tensor, "n c"]]
 BASES = (1e3, 1e5, 1e6)
 CONTENT = "content to content"
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Summand:
     """One summand of the logits.
 
     Args:
@@ -49,11 +49,11 @@ class Mistake:
     what: str
     expected: str
     words: str
-    parts: list[Part]
+    parts: list[Summand]
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class Summands:
     """All summands of a layer's logits.
 
     Args:
@@ -61,13 +61,13 @@ class Parts:
         mistakes: What is mistaken for them.
     """
 
-    declared: list[Part]
+    declared: list[Summand]
     mistakes: list[Mistake]
 
 
 def parts_of(
     model: nn.Module, module: str, states: Float[Tensor, "b c"], term: RelativeTerm, declaration: Declaration
-) -> Parts | None:
+) -> Summands | None:
     """The summands of a layer's logits; None where its weights are not those of the library's class.
 
     Args:
@@ -96,22 +96,22 @@ def sinusoids(positions: Int[Tensor, " n"], width: int, base: float = 1e4) -> Fl
     return torch.cat([angles.sin(), angles.cos()], -1).double().to(positions.device)
 
 
-def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Parts:
+def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
     q, k, r = (getattr(own, name).detach().double() for name in ("q", "k", "r"))
     word, relative = own.r_w_bias.detach().double(), own.r_r_bias.detach().double()
     queries, keys = torch.einsum("bc,chd->bhd", x, q), torch.einsum("bc,chd->bhd", x, k)
     factor = q.shape[-1] ** -0.5
 
-    def met(vectors: Float[Tensor, "b h d"], angles: Angles) -> Callable[[Tensor], Tensor]:
+    def met(vectors: Float[Tensor, "b h d"], angles: TableOfLags) -> Callable[[Tensor], Tensor]:
         side = torch.einsum("bhd,chd->bhc", vectors, r)
         return lambda at: side @ angles(at, len(r)).T.to(side)
 
-    def arranged(angles: Angles, word: Tensor = word, relative: Tensor = relative) -> list[Part]:
+    def arranged(angles: TableOfLags, word: Tensor = word, relative: Tensor = relative) -> list[Summand]:
         return [
             _constant(CONTENT, factor, (queries * keys).sum(-1)),
             _constant("bias to content", factor, (word * keys).sum(-1)),
-            Part("content to position", factor, met(queries, angles)),
-            Part("bias to position", factor, met(relative.expand_as(queries), angles)),
+            Summand("content to position", factor, met(queries, angles)),
+            Summand("bias to position", factor, met(relative.expand_as(queries), angles)),
         ]
 
     exchanged = arranged(sinusoids, relative, word)
@@ -120,10 +120,10 @@ def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Parts:
         Mistake("relative term, sinusoids", "sines, then cosines, of base 10000", words, arranged(angles))
         for words, angles in _other_tables()
     ]
-    return Parts(arranged(sinusoids), [swap, *tables])
+    return Summands(arranged(sinusoids), [swap, *tables])
 
 
-def _other_tables() -> Iterator[tuple[str, Angles]]:
+def _other_tables() -> Iterator[tuple[str, TableOfLags]]:
     """Tables that are mistaken for Transformer-XL's."""
 
     def rolled(at: Tensor, width: int) -> Tensor:
@@ -143,40 +143,40 @@ def _other_tables() -> Iterator[tuple[str, Angles]]:
         yield f"base {base:g}", lambda at, width, base=base: sinusoids(at, width, base)
 
 
-def _constant(name: str, factor: float, values: Float[Tensor, "b h"]) -> Part:
-    return Part(name, factor, lambda _: values[..., None], relative=False)
+def _constant(name: str, factor: float, values: Float[Tensor, "b h"]) -> Summand:
+    return Summand(name, factor, lambda _: values[..., None], relative=False)
 
 
-def _prophetnet(own: Any, x: Float[Tensor, "b c"]) -> Parts:
+def _prophetnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
     """ProphetNet's, whose decoder projects the content of the query to a bias for each bucket and head."""
     heads = own.num_attn_heads
     queries, keys = (_projected(one, x).unflatten(-1, (heads, -1)) for one in (own.query_proj, own.key_proj))
     biases = _projected(own.relative_pos_embeddings, x).unflatten(-1, (-1, heads)).transpose(1, 2)
     content = _constant(CONTENT, queries.shape[-1] ** -0.5, (queries * keys).sum(-1))
     last = biases.shape[-1] - 1
-    relative = Part("content to position", 1.0, lambda at: biases[..., at.clamp(0, last)])
-    return Parts([content, relative], [])
+    relative = Summand("content to position", 1.0, lambda at: biases[..., at.clamp(0, last)])
+    return Summands([content, relative], [])
 
 
 def _deberta(
     model: nn.Module, own: Any, x: Float[Tensor, "b c"], term: RelativeTerm, declaration: Declaration
-) -> Parts:
+) -> Summands:
     table, mistakes = _relative_table(model), []
     normed = _normalised(table, model, declaration)
     if normed is not table:
         plain = _disentangled(own, x, table, term, declaration)
         mistakes = [Mistake("relative term, table", "rows normalised", "rows as they are", plain)]
-    return Parts(_disentangled(own, x, normed, term, declaration), mistakes)
+    return Summands(_disentangled(own, x, normed, term, declaration), mistakes)
 
 
 def _disentangled(
     own: Any, x: Float[Tensor, "b c"], table: Tensor, term: RelativeTerm, declaration: Declaration
-) -> list[Part]:
+) -> list[Summand]:
     heads = declaration.n_heads
     old = declaration.model_type == "deberta"
     queries, keys, rows = (_of_old if old else _of_new)(own, x, table, term, declaration)
     queries, keys = (one.unflatten(-1, (heads, -1)) for one in (queries, keys))
-    factor = (queries.shape[-1] * summands(declaration)) ** -0.5
+    factor = (queries.shape[-1] * n_terms(declaration)) ** -0.5
     content = {"content to position": queries, "position to content": keys}
 
     def met(name: str) -> Callable[[Tensor], Tensor]:
@@ -186,7 +186,7 @@ def _disentangled(
 
     return [
         _constant(CONTENT, factor, (queries * keys).sum(-1)),
-        *(Part(name, factor, met(name)) for name in term.parts),
+        *(Summand(name, factor, met(name)) for name in term.parts),
     ]
 
 

@@ -14,6 +14,7 @@ from spectrope.checkpoints.audit.relative import Lags, LogBuckets, Lookup, Relat
 from spectrope.checkpoints.audit.relative_parts import Summand, Summands
 
 SIZES = tuple(2**power for power in range(2, 11))  # Of buckets and reaches that are tried.
+DEPENDENT = 1e-12  # Share of the largest eigenvalue below which summands are linearly dependent.
 SHIFTS = (1, -1, 2, -2)
 Where = Callable[[Int[Tensor, " n"]], Int[Tensor, " n"]]
 
@@ -106,10 +107,12 @@ def fitted(words: str, parts: Sequence[Summand], lookups: Sequence[Where], seen:
         part.factor * part_values(part, where(seen.lag)) for part, where in zip(parts, lookups, strict=True)
     ]
     sizes = tuple(value.abs().max().item() for value in values)
-    columns = torch.stack([value.flatten() for value in values], 1)
-    ratios = torch.linalg.lstsq(columns, seen.values.reshape(-1, 1), driver="gelsd").solution[:, 0]
-    ratios = ratios.where(torch.tensor(sizes) > 0, 1.0)
-    error = (columns @ ratios - seen.values.flatten()).abs().max().item()
+    rows = torch.stack([value.flatten() for value in values])
+    norms = rows.norm(dim=1).clamp(min=1e-300)
+    units, wanted = rows / norms[:, None], seen.values.flatten()
+    products = torch.linalg.pinv(units @ units.T, rtol=DEPENDENT, hermitian=True) @ (units @ wanted)
+    ratios = (products / norms).where(torch.tensor(sizes) > 0, 1.0)
+    error = (ratios @ rows - wanted).abs().max().item()
     return FittedSummands(words, tuple(ratios.tolist()), sizes, error)
 
 

@@ -15,6 +15,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2
 from transformers.models.prophetnet import modeling_prophetnet
 from transformers.models.xlnet import modeling_xlnet
 
+from spectrope.checkpoints.adapters import trained_length
 from spectrope.checkpoints.audit import audit, diff, relative_parts
 from spectrope.checkpoints.audit.applied import applied_encodings
 from spectrope.checkpoints.audit.relative import Lags, LogBuckets
@@ -262,6 +263,14 @@ def test_prophetnets_streams_of_predictions_leave_the_answer_incomplete():
     assert found.outcome == "incomplete"
     assert found.unread == tuple(f"decoder.layers.{layer}.self_attn" for layer in range(2))
     assert "decoder.layers.1.self_attn: it takes a further softmax" in str(found)
+
+
+def test_prophetnets_predictions_need_a_further_row():
+    model = build(Edited("prophetnet", "", {"max_position_embeddings": 40}))
+    assert trained_length(model) == 38
+    assert audit(model, length=38, serving_modes=False).findings == []
+    with pytest.raises(UnsupportedError, match="does not run at length 39; its configuration gives it 38"):
+        audit(model, length=39)
 
 
 def test_prophetnets_encoder_has_no_relative_term():

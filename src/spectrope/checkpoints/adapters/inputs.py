@@ -82,7 +82,7 @@ def trained_length(model: nn.Module) -> int | None:
 
 
 def _skipped(model: nn.Module, rows: int) -> int:
-    """Rows of a table of so many before that of the first position."""
+    """Rows of a table of so many before that of the first position, and after that of the last."""
     padded = (
         module.padding_idx + 1
         for name, module in model.named_modules()
@@ -91,7 +91,9 @@ def _skipped(model: nn.Module, rows: int) -> int:
         and module.num_embeddings == rows
         and module.padding_idx is not None
     )
-    return max(padded, default=0)
+    config: Any = model.config
+    ahead = int(getattr(config, "model_type", "") == "prophetnet")  # Whose predictions stand one position further.
+    return max(padded, default=0) + ahead
 
 
 @contextmanager

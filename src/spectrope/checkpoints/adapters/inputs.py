@@ -91,9 +91,8 @@ def _skipped(model: nn.Module, rows: int) -> int:
         and module.num_embeddings == rows
         and module.padding_idx is not None
     )
-    config: Any = model.config
-    ahead = int(getattr(config, "model_type", "") == "prophetnet")  # Whose predictions stand one position further.
-    return max(padded, default=0) + ahead
+    further = getattr(model.config, "model_type", "") == "prophetnet"  # Its predictions stand one further.
+    return max(padded, default=0) + int(further)
 
 
 @contextmanager

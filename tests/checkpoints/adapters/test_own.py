@@ -242,6 +242,14 @@ class TestEinsum:
         torch.testing.assert_close(factors[0] @ factors[1], torch.einsum(equation, a, b))
         assert einsum_operands(equation, [a, b]) is not None
 
+    def test_a_result_in_another_order_is_that_of_the_product_transposed(self):
+        a, b = torch.randn(2, 3, 4, 6, dtype=torch.float64), torch.randn(6, 2, 3, 5, dtype=torch.float64)
+        factors = einsum_operands("bhij,jbhd->ibhd", a, b)
+        assert factors is not None
+        torch.testing.assert_close(
+            (factors[0] @ factors[1]).permute(2, 0, 1, 3), torch.einsum("bhij,jbhd->ibhd", a, b)
+        )
+
     @pytest.mark.parametrize("equation", ["bid,bjd,bd->bij", "hid,bhjd->bhij", "bide,bjde->bij"])
     def test_other_equations_are_none(self, equation):
         assert einsum_operands(equation, *[torch.ones(2, 2, 2, 2)] * len(equation.split(","))) is None

@@ -24,6 +24,7 @@ from tests.checkpoints.audit.injections import (
 )
 from tests.checkpoints.audit.sweep import FULL, SLIDING, Edited, build
 from torch import Tensor, nn
+from transformers.models.deberta_v2 import modeling_deberta_v2
 
 from spectrope.checkpoints.audit import Audit, audit
 
@@ -35,6 +36,7 @@ TWO_BASES = {
     FULL: {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
 }
 LONG = dict(ROPES["longrope"])
+DISENTANGLED = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 16}
 
 
 def nothing(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
@@ -292,6 +294,34 @@ LLAMA4 = {"no_rope_layers": [1, 0], "attention_chunk_size": 20}
 COOL = LLAMA4 | {"attn_temperature_tuning": True, "floor_scale": 8, "attn_scale": 0.3}
 LATENT = yarn(mscale=1.0, mscale_all_dim=1.0)
 MROPE = {"rope_type": "default", "rope_theta": 1e4}
+
+
+def other_way(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Position to content looks up the rows of the negative lags, where content to position does not."""
+    own = modeling_deberta_v2.DisentangledSelfAttention.disentangled_attention_bias
+
+    def bias(module: Any, q: Tensor, k: Tensor, lags: Tensor, table: Tensor, factor: int) -> Tensor:
+        kinds = module.pos_att_type
+        parts = []
+        for kind, sign in (("c2p", 1), ("p2c", -1)):
+            module.pos_att_type = [kind]
+            parts.append(own(module, q, k, sign * lags, table, factor))
+        module.pos_att_type = kinds
+        return parts[0] + parts[1]
+
+    patch.setattr(modeling_deberta_v2.DisentangledSelfAttention, "disentangled_attention_bias", bias)
+
+
+def reaching_the_length(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Buckets reach as far as the text is long."""
+    own = modeling_deberta_v2.build_relative_position
+
+    def positions(queries: Tensor, keys: Tensor, bucket_size: int, max_position: int) -> Tensor:
+        return own(queries, keys, bucket_size, keys.shape[-2])
+
+    patch.setattr(modeling_deberta_v2, "build_relative_position", positions)
+
+
 MUSEUM = (
     Exhibit("base of a launch script", "radixark/miles/issues/742", "qwen3_moe", of("101"),
             declared=rope(rope_theta=1e7), applied=rope(rope_theta=1e6)),
@@ -480,6 +510,10 @@ MUSEUM = (
             attending(uncapped_behind_a_cache), declared={"attn_logit_softcapping": 5.0}, layers=None),
     Exhibit("frequencies cast to float16", "huggingface/transformers/issues/25681", "gemma2", of("102"),
             of_tables(lambda f: f.half().float())),
+    Exhibit("position to content of the negative lags", "nntrainer/nntrainer/pull/3982", "deberta-v2",
+            of("302"), other_way, declared=DISENTANGLED),
+    Exhibit("buckets that reach to the length of the text", "NVIDIA/TensorRT/issues/3370", "deberta-v2",
+            of("302"), reaching_the_length, declared=DISENTANGLED | {"max_relative_positions": 512}),
 )  # fmt: skip
 NAMES = {one.name: one for one in MUSEUM}
 

@@ -45,9 +45,18 @@ def judged(found: Audit) -> tuple[str, str]:
     missing += (
         ["positions of the embeddings"] if {one.verdict for one in found.absolutes} - {"matches"} else []
     )
-    missing += ["an unsupported form of attention in some layers"] if found.unread else []
+    missing += [_unread(found)] if found.unread else []
+    missing += [f"not exercised: {', '.join(found.unexercised)}"] if found.unexercised else []
     missing += ["layers without softmax attention"] if found.without else []
     return ("partly", "; ".join(dict.fromkeys(missing))) if missing else ("audited", "")
+
+
+def _unread(found: Audit) -> str:
+    """What of the layers' attention is not read."""
+    read = {layer.module for layer in found.layers}
+    if read >= {*found.unread}:
+        return "a further softmax in some layers, of an unsupported form"
+    return "an unsupported form of attention in some layers"
 
 
 def page() -> str:

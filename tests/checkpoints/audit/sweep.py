@@ -149,17 +149,30 @@ SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
     "electra": {"narrow embeddings": {"embedding_size": 32}},
     "albert": {"two groups": {"num_hidden_groups": 2}},
     "deberta": {
-        "both ways": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+        "no relative positions": {"relative_attention": False},
+        "relative positions of no kind": {"pos_att_type": None},
+        "content to position alone": {"pos_att_type": ["c2p"]},
+        "a string of kinds": {"pos_att_type": "p2c|c2p", "max_relative_positions": -1},
         "no absolute": {"position_biased_input": False},
     },
     "deberta-v2": {
-        "both ways": {
-            "relative_attention": True,
-            "pos_att_type": ["c2p", "p2c"],
-            "position_buckets": 16,
-            "share_att_key": True,
-        },
+        "no relative positions": {"relative_attention": False},
+        "position to content alone": {"pos_att_type": ["p2c"]},
+        "projections shared": {"share_att_key": True},
+        "rows normalised": {"norm_rel_ebd": "layer_norm", "max_relative_positions": 40},
+        "no buckets": {"position_buckets": -1, "max_relative_positions": 20},
+        "as many rows as twice the length": {"position_buckets": LENGTH // 2},
         "no absolute": {"position_biased_input": False},
+    },
+    "xlnet": {
+        "past alone": {"attn_type": "uni"},
+        "past alone, of equal length": {"attn_type": "uni", "same_length": True},
+        "clamped": {"clamp_len": 7},
+        "read both ways": {"bi_data": True},
+    },
+    "prophetnet": {
+        "eight buckets": {"num_buckets": 8, "relative_max_distance": 30},
+        "one stream more": {"ngram": 3},
     },
     "distilbert": {"sinusoids": {"sinusoidal_pos_embds": True}},
     "modernbert": {

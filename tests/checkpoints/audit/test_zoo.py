@@ -26,8 +26,7 @@ REFUSED = {
     "mamba": "MambaModel has no softmax attention, so there is no attention kernel to audit",
     "rwkv": "RwkvModel has no softmax attention",
     "fnet": "FNetModel has no softmax attention",
-    "xlnet": r"attention of a form that is not supported yet: the softmax in layer.0.rel_attn",
-    "funnel": r"FunnelModel has attention of a form that is not supported yet: ",
+    "funnel": "FunnelModel pools its sequence between blocks of layers",
     "big_bird": r"yet: encoder.layer.0.attention shows its kernel for short inputs, but not at length 48",
     "perceiver": "takes no tokens but inputs; give a model of text",
 }

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from spectrope.core import SpectropeError, UnsupportedError
 
+POOLS = frozenset({"funnel"})
 # What a model's own code may raise in a forward pass.
 FAILURES = (
     ArithmeticError,
@@ -75,12 +76,13 @@ def trained_length(model: nn.Module) -> int | None:
     config: Any = model.config
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-    positions = next((int(getattr(text, name)) for name in names if getattr(text, name, None)), None)
+    stated = (int(getattr(text, name, None) or 0) for name in names)
+    positions = next((size for size in stated if size > 0), None)  # XLNet's -1 is no limit
     return None if positions is None else positions - _skipped(model, positions)
 
 
 def _skipped(model: nn.Module, rows: int) -> int:
-    """Rows of a table of so many before that of the first position."""
+    """Rows of a table of so many before that of the first position, and after that of the last."""
     padded = (
         module.padding_idx + 1
         for name, module in model.named_modules()
@@ -89,7 +91,8 @@ def _skipped(model: nn.Module, rows: int) -> int:
         and module.num_embeddings == rows
         and module.padding_idx is not None
     )
-    return max(padded, default=0)
+    further = getattr(model.config, "model_type", "") == "prophetnet"  # Its predictions stand one further.
+    return max(padded, default=0) + int(further)
 
 
 @contextmanager
@@ -119,6 +122,16 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
         )
     if others:
         return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
+    if getattr(model.config, "model_type", "") in POOLS:
+        return (
+            f"{_name(model)} pools its sequence between blocks of layers, so that queries and keys stand at "
+            "other positions than tokens; attention of this form is not supported yet."
+        )
+    if getattr(model.config, "bi_data", False):
+        return (
+            f"{_name(model)} reads the second half of a batch backwards (bi_data), so it takes no single "
+            "sequence, which an audit needs; set bi_data to false, as for fine-tuning."
+        )
     if (own := _failure(model)) is not None:
         return f"{_name(model)} does not run on tokens alone: {first_line(own)}"
     if "index out of range in self" in str(error):  # What torch says of a table.

@@ -20,8 +20,8 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
 
     Models that reach their kernel through the library's attention interface run without attention (the output
     of each kernel is zero), which costs no quadratic product, unless it is asked for. The others run as they
-    are, and calls are read from the operands of the last product before each softmax, or from torch's own
-    attention function.
+    are, and calls are read from torch's own attention function, or from the operands of a product before each
+    softmax: the first one of the shape of its logits in the module that multiplied last.
 
     Args:
         model: A Hugging Face model.
@@ -51,7 +51,7 @@ class _Products(TorchFunctionMode):
         self.model, self.names, self.sink, self.unread = model, names, sink, unread
         self.running = [""]  # Also where it is entered while the model itself is being called.
         self.batch = 0
-        self.operands: tuple[Tensor, Tensor] | None = None
+        self.products: list[tuple[Tensor, Tensor]] = []  # Operands, of the module that multiplied last.
         self.multiplying = ""
         self.waiting: Call | None = None  # for its values
 
@@ -91,12 +91,18 @@ class _Products(TorchFunctionMode):
             self._fused(*args, **kwargs)
         elif name in self.PRODUCTS or name == "einsum":
             both = einsum_operands(*args) if name == "einsum" else _operands(name, args, kwargs)
-            self.operands, self.multiplying = both, self.running[-1]
+            self._multiply(both)
             if self.waiting is not None and both is not None:
                 self._hand_over(*_weighted(self.waiting, *both))
         elif name == "softmax":
             self._softmax(args[0])
         return func(*args, **kwargs)
+
+    def _multiply(self, operands: tuple[Tensor, Tensor] | None) -> None:
+        if self.multiplying != self.running[-1]:
+            self.products.clear()
+        self.multiplying = self.running[-1]
+        self.products += [] if operands is None else [operands]
 
     def _fused(
         self,
@@ -122,10 +128,12 @@ class _Products(TorchFunctionMode):
         self.sink(Call(self.running[-1], query, key, bias, allowed, scale, v=value, attend=attend))
 
     def _softmax(self, logits: Tensor) -> None:
-        operands, self.operands = self.operands, None
+        products, self.products = self.products, []
         if logits.ndim == 3 and self.batch and len(logits) % self.batch == 0:  # heads within the batch
             logits = logits.unflatten(0, (self.batch, -1))
-        if operands is None or not _read(*operands, logits):
+        # Products with relative positions follow that of queries and keys.
+        operands = next((both for both in products if _read(*both, logits)), None)
+        if operands is None:
             self.unread += [self.running[-1]] if "att" in self.running[-1].lower() else []
             return
         (left, right), (b, h) = operands, logits.shape[:2]
@@ -166,26 +174,25 @@ def _operands(name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def einsum_operands(equation: str, *operands: Any) -> tuple[Tensor, Tensor] | None:
-    """The factors of a batched product that an equation writes, such as "bihd,bjhd->bhij"; None of others."""
+    """The factors of a batched product that an equation writes, such as "bihd,bjhd->bhij"; None of others.
+
+    A result in another order, as in "bhij,jbhd->ibhd", is that of the batched product transposed.
+    """
     factors = operands[0] if len(operands) == 1 else operands
     inputs, _, output = equation.replace(" ", "").partition("->")
     names = inputs.split(",")
     if len(names) != 2 or len(output) < 2 or "." in equation:
         return None
     left, right = zip(names, factors, strict=True)
-    if output[-2] not in left[0]:
+    shared = {*left[0]} & {*right[0]}
+    if output[-1] in {*left[0]} - shared:
         left, right = right, left
-    (row, column), batch = output[-2:], output[:-2]
-    summed = set(left[0]) - set(output)
-    if len(summed) != 1 or not _is_product(left[0], right[0], batch, row, column):
+    batch = "".join(name for name in output if name in shared)
+    row, column = ("".join({*one[0]} - shared) for one in (left, right))
+    inner = "".join(shared - {*batch})
+    if not len(row) == len(column) == len(inner) == 1 or {*output} != {*batch, row, column}:
         return None
-    inner = summed.pop()
     return _arranged(*left, batch + row + inner), _arranged(*right, batch + inner + column)
-
-
-def _is_product(left: str, right: str, batch: str, row: str, column: str) -> bool:
-    inner = set(left) - set(batch) - {row}
-    return set(left) == {*batch, row, *inner} and set(right) == {*batch, column, *inner}
 
 
 def _arranged(names: str, factor: Tensor, order: str) -> Tensor:

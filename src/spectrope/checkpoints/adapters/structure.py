@@ -41,9 +41,7 @@ def declared_fields(config: Any) -> dict[str, Any]:
     return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
 
 
-EITHER_WAY = frozenset(
-    {"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "prophetnet", "xlm", "xlnet"}
-)
+EITHER_WAY = frozenset({"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "xlm"})
 # Decoders of other models, which have no head of their own.
 CAUSAL = frozenset({"clip_text_model", "glm_image_text"})
 BY_FLAG = frozenset(
@@ -73,6 +71,8 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
     causal = getattr(text, "is_causal", None)
     if text.model_type in EITHER_WAY:
         return None
+    if text.model_type == "xlnet":
+        return text.attn_type == "bi"
     if isinstance(both, str):  # "vision" leaves text causal
         both = both == "all"
     if isinstance(causal, bool) or both:

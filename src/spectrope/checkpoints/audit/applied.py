@@ -4,11 +4,12 @@ import torch
 from torch import nn
 
 from spectrope.checkpoints.adapters import evaluating
-from spectrope.checkpoints.audit.bias import row_centred, split_logits
+from spectrope.checkpoints.audit.bias import depends_on_content, row_centred, split_logits
 from spectrope.checkpoints.audit.measure import unscaled
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 from spectrope.checkpoints.probes.heads import Applied, Measured, MeasuredRotation, Unseen
+from spectrope.core import UnsupportedError
 from spectrope.encodings import NoPE
 
 
@@ -37,9 +38,18 @@ def applied_encodings(model: nn.Module, modules: list[str], length: int, seed: i
 
 
 def applied_by(kernel: LayerKernel, noise: float) -> Applied:
-    """What one layer applies; under a cap, logits are no product that anything could be taken out of."""
+    """What one layer applies; under a cap, logits are no product that anything could be taken out of.
+
+    Raises:
+        UnsupportedError: If its logits have a relative term that depends on the content.
+    """
     call = kernel.call
     scale, bias = split_logits(call)
+    if depends_on_content(call, scale, noise):
+        raise UnsupportedError(
+            f"the logits of {call.module} have a relative term that depends on the content, so that the "
+            "factor on products of queries and keys is not found here."
+        )
     if call.softcap is not None:
         return Applied(Unseen(Unseen.Config()), scale)
     if call.logits is not None and bias is not None:

@@ -57,6 +57,23 @@ def split_logits(call: Call) -> tuple[float, Float[Tensor, "h i j"] | None]:
     return scale, (logits[0] - scale * products[0]).masked_fill(~allowed, 0.0)
 
 
+def depends_on_content(call: Call, scale: float, noise: float) -> bool:
+    """Whether logits less scaled products differ between contents in more than a constant per query and head.
+
+    Args:
+        call: Whose batch holds at least two contents.
+        scale: Factor on products.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    if call.logits is None:
+        return False
+    logits, products = call.logits[:2].double(), call.products()[:2].double()
+    allowed = call.allowed[0, :1]
+    first, second = (row_centred(x, allowed) for x in logits - scale * products)
+    largest = logits.masked_fill(~allowed, 0.0).abs().max()
+    return bool((first - second).abs().max() > 50 * noise * largest)
+
+
 def row_centred(x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, "h i j"]:
     """x minus its mean over the keys that each query sees, zero elsewhere: what softmax does not ignore."""
     x = x.masked_fill(~allowed, 0.0)

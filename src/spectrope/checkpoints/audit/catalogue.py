@@ -330,25 +330,32 @@ FAULTS = (
     ),
     Fault(
         "SPE302",
-        "buckets of T5 differ",
-        ("buckets",),
-        "Lags are assigned to entries of the table in another way than declared.",
-        "An encoder uses a decoder's buckets or vice versa, or the number or maximum distance of buckets is "
-        "not read.",
-        "Compute buckets from `relative_attention_num_buckets` and `relative_attention_max_distance`.",
+        "buckets or relative positions differ",
+        ("buckets", "relative positions"),
+        "Lags are assigned to entries of the table of relative positions in another way than declared.",
+        "An encoder uses a decoder's buckets or vice versa, the sign of the lag is reversed, or the number "
+        "or maximum distance of buckets, or the lag at which relative positions are clamped, is not read.",
+        "Compute buckets from `relative_attention_num_buckets` and `relative_attention_max_distance` (T5), "
+        "from `position_buckets` and `max_relative_positions` (DeBERTa), and clamp lags at `clamp_len` "
+        "(XLNet).",
         "Depends on which lags change their bucket.",
         (
             "huggingface/transformers/pull/16155",
             "huggingface/transformers/pull/8518",
+            "nntrainer/nntrainer/pull/3982",
+            "NVIDIA/TensorRT/issues/3370",
         ),
     ),
     Fault(
         "SPE303",
-        "values of T5's table differ",
-        ("values of the bias table",),
-        "Biases are not the values that the layer's table holds for their buckets and heads.",
-        "The sign is flipped, heads are read in another order, or biases are scaled with the logits.",
-        "Add the rows of `relative_attention_bias` unchanged, one column per head.",
+        "values of the relative term differ",
+        ("values of the bias table", "relative term"),
+        "Biases are not the values that the layer's table holds for their buckets and heads, or terms of the "
+        "logits that pair content with relative positions are not those of the layer's weights.",
+        "The sign is flipped, heads are read in another order, biases are scaled with the logits, or a term "
+        "is left out or has another factor than the product of queries and keys.",
+        "Add the rows of `relative_attention_bias` unchanged, one column per head; add every declared term, "
+        "under the factor of the products.",
         "From the first few tokens on, in the heads named.",
         ("tenstorrent/tt-metal/pull/56406",),
     ),

@@ -15,6 +15,7 @@ from spectrope.encodings import geometric
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
 PROGRESSION = 2e-5  # Departure from a geometric progression below which frequencies were not rounded.
+LOOKUP = "relative positions"  # Respect in which terms that depend on lag and content differ.
 ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
 
 
@@ -79,6 +80,8 @@ def compare(
         discrepancies.append(
             Discrepancy("buckets", str(expected.buckets), str(effective.buckets or "none of T5's"))
         )
+    if expected.relative is not None and expected.relative != effective.relative:
+        discrepancies.append(Discrepancy(LOOKUP, str(expected.relative), str(effective.relative)))
     return [*discrepancies, *_around(expected, effective, noise)]
 
 

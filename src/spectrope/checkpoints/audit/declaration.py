@@ -18,6 +18,7 @@ from spectrope.checkpoints.audit.declared_rope import contradictions as twice_de
 from spectrope.checkpoints.audit.declared_rope import declared_turning, rope_parameters
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.relative import declared_relative
 from spectrope.encodings import alibi_slopes
 
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")
@@ -43,11 +44,13 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
     mask, kind = declared_mask(declaration, layer), layer_type(declaration, layer)
     if (buckets := _buckets(declaration, stack)) is not None:
         return LayerEncoding("bucketed bias", buckets=buckets, mask=mask)
+    if (term := declared_relative(declaration, stack)) is not None:
+        return LayerEncoding("relative term", relative=term, mask=mask)
     if (slopes := declared_slopes(declaration)) is not None:
         return LayerEncoding("linear bias", slopes=slopes, mask=mask)
     named = declaration.get("position_embedding_type") in ("rotary", "rope")
     if declaration.model_type in TABLES and not named:
-        return LayerEncoding(None if declaration.get("relative_attention") else "none", mask=mask)
+        return LayerEncoding("none", mask=mask)
     if not (
         named or declaration.model_type in ROTATES_BY_DEFAULT or declaration.get(*ROTARY_KEYS) is not None
     ):
@@ -92,6 +95,12 @@ def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
 
 def _whole(declaration: Declaration) -> Mask | None:
     """No window, which an architecture of the library has where it declares none."""
+    if (
+        declaration.model_type == "xlnet"
+        and declaration.get("attn_type") == "uni"
+        and declaration.get("same_length")
+    ):
+        return Mask("causal window", 1)  # As many keys as memories hold, of which there are none, and itself.
     known = is_library_family(declaration.model_type) and declaration.model_type not in LOCAL
     return Mask("unlimited") if known else None
 

@@ -5,6 +5,7 @@ import math
 from spectrope.checkpoints.adapters import is_library_family
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.relative import n_terms
 
 # Architectures whose code scales no dot products.
 UNSCALED = frozenset(
@@ -49,6 +50,7 @@ def declared_scale(declaration: Declaration, layer: int, layer_type: str, width:
         factor = (1 / width) if family in SQUARES else (width / (2 if family in HALVED else 1)) ** -0.5
     if declaration.get("scale_attn_by_inverse_layer_idx"):
         factor /= layer + 1
+    factor *= n_terms(declaration) ** -0.5
     return factor * (_mscale(rope_parameters(declaration, layer_type)) if family in LATENT_SCALED else 1.0)
 
 

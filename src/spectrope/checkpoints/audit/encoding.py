@@ -8,6 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from spectrope.checkpoints.audit.bias import Buckets
+from spectrope.checkpoints.audit.relative import RelativeTerm
 from spectrope.checkpoints.audit.rotary import FREQUENCY, Fit, fit_schedule
 from spectrope.encodings import Pairing
 
@@ -87,7 +88,7 @@ def _drawn(mask: Mask, lag: Int[Tensor, "n n"]) -> Bool[Tensor, "n n"]:
             return torch.ones_like(lag, dtype=torch.bool)
 
 
-Kind = Literal["none", "rotary", "linear bias", "bucketed bias", "lag bias", "unknown"]
+Kind = Literal["none", "rotary", "linear bias", "bucketed bias", "lag bias", "relative term", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,7 @@ class LayerEncoding:
         turning: The rotation, if rotary.
         slopes: Logit units lost per position of distance, per head, if linear.
         buckets: How lags share entries of a table, if bucketed.
+        relative: The term that depends on lag and content, if there is one.
         mask: Which keys each query sees.
         query_scale: Factor on queries at the last position over that at the first.
         key_scale: The same of keys, which no architecture known here declares.
@@ -197,6 +199,7 @@ class LayerEncoding:
     turning: Turning | None = None
     slopes: tuple[float, ...] | None = None
     buckets: Buckets | None = None
+    relative: RelativeTerm | None = None
     mask: Mask | None = None
     query_scale: float | None = None
     key_scale: float | None = None
@@ -220,4 +223,6 @@ class LayerEncoding:
             return f"rotary, {turning.fit(declared)}{part}{warm}"
         if self.slopes is not None:
             return f"linear bias, slopes {self.slopes[0]:.4g} … {self.slopes[-1]:.4g}"
+        if self.relative is not None:
+            return str(self.relative)
         return str(self.buckets) if self.buckets is not None else self.kind or "not declared"

@@ -7,7 +7,7 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
-from spectrope.checkpoints.audit.compare import Discrepancy, compare
+from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
@@ -22,6 +22,8 @@ from spectrope.checkpoints.audit.norms import freed_of_norms, norm_findings
 from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
+from spectrope.checkpoints.audit.relative_fit import Reading, read_logits
+from spectrope.checkpoints.audit.relative_parts import parts_of
 from spectrope.checkpoints.audit.substitution import Substitution, substitution_of
 from spectrope.checkpoints.audit.tables import table_findings
 from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
@@ -106,8 +108,11 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
     if declared.normalised_after:
         kernel = freed_of_norms(kernel, subject.model)
-    measured = measure(kernel, declared, subject.absolute(module), noise)
+    reading, declared = _relative(kernel, subject, declared)
+    measured = measure(kernel, declared, subject.absolute(module), noise, reading)
     findings = _findings(kernel, subject, declared, measured)
+    if reading is not None:
+        findings = [one for one in findings if one.what != LOOKUP] + [*reading.findings]
     if not any(finding.code in EXPLAIN_WEIGHTS for finding in findings):
         findings += unexplained
     effective, heads = measured.encoding, measured.heads
@@ -138,6 +143,22 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         reach=layer_reach(declared, effective, declaration, length, noise),
     )
     return record, _remedies(record, subject, measured)
+
+
+def _relative(
+    kernel: LayerKernel, subject: Subject, declared: LayerEncoding
+) -> tuple[Reading | None, LayerEncoding]:
+    """What logits with a relative term are made of, and the declaration, without what cannot be compared."""
+    if declared.relative is None:
+        return None, declared
+    call, states = kernel.call, kernel.states
+    parts = None
+    if call.logits is not None and states is not None:
+        declaration = subject.declaration
+        parts = parts_of(subject.model, call.module, states, declared.relative, declaration)
+    if parts is None:
+        return None, replace(declared, kind=None, relative=None, scale=None)
+    return read_logits(call, parts, declared.relative, subject.noise), declared
 
 
 def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:

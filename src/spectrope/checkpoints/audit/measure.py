@@ -12,6 +12,7 @@ from spectrope.checkpoints.audit.bias import find_buckets, lag_table, linear_slo
 from spectrope.checkpoints.audit.compare import GAIN
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
+from spectrope.checkpoints.audit.relative_fit import Reading
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.audit.sides import Sides, each_head
 from spectrope.checkpoints.audit.turning import turning_of, unscaled, varies
@@ -38,7 +39,13 @@ class LayerMeasurement:
     sides: Sides
 
 
-def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise: float) -> LayerMeasurement:
+def measure(
+    kernel: LayerKernel,
+    declared: LayerEncoding,
+    absolute: bool,
+    noise: float,
+    reading: Reading | None = None,
+) -> LayerMeasurement:
     """The encoding that a layer's kernel applies, of all heads and by head.
 
     Args:
@@ -46,10 +53,11 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
         declared: Whose buckets are tried first, as different ones may share the observed lags alike.
         absolute: Whether the layer's input carries an absolute term.
         noise: Relative rounding error of the model's arithmetic.
+        reading: What its logits are made of, where the declared encoding depends on the content.
     """
     call = kernel.call
     mask = describe_mask(call.allowed)
-    scale, bias = split_logits(call)
+    scale, bias = split_logits(call) if reading is None else (reading.scale or 0.0, reading.bias)
     q, growth = unscaled(call.q.double(), noise)
     k, key_growth = unscaled(call.k.double(), noise)
     rotation, tolerance = _rotation(q, k, kernel, declared, noise)
@@ -69,14 +77,17 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
     if rotation is not None:
         turning = turning_of(q, rotation, declared.turning, noise)
         encoding = replace(encoding, turning=sides.agreed(turning))
-    if bias is not None:
+    if reading is not None:
+        kind = "none" if reading.term is None else "relative term"
+        encoding = replace(encoding, kind=kind, relative=reading.term)
+    elif bias is not None:
         size = (call.logits if call.logits is not None else bias).abs()
         largest = size.masked_fill(~call.allowed, 0.0).max().item()
         exact = call.logits is None
         encoding = _with_bias(encoding, bias, call.allowed[0], declared, noise, largest, exact=exact)
     if call.logits is not None and declared.scale and abs(scale / declared.scale - 1) <= 10 * noise:
         scale = declared.scale  # fitted to logits, it is known to no more than this
-    encoding = _scaled(encoding, scale, sides)
+    encoding = replace(encoding, scale=reading.scale) if reading else _scaled(encoding, scale, sides)
     return LayerMeasurement(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides)
 
 

@@ -144,6 +144,7 @@ class Audit:
         layers: A record per attention layer.
         serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
+        unexercised: Inputs of the architecture that change its kernels and were not given, in words.
         notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose form of attention is not supported.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
@@ -167,6 +168,7 @@ class Audit:
     far: "Far | None" = None
     unserved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unexercised: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:

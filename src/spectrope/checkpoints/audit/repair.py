@@ -183,6 +183,7 @@ def _differences(record: LayerRecord, declaration: Declaration, found: Audit) ->
         turning=new.turning,
         slopes=new.slopes,
         buckets=new.buckets,
+        relative=new.relative,
         mask=new.mask,
         query_scale=new.query_scale,
     )

@@ -17,6 +17,7 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.audit.absolutes import absolute_record
+from spectrope.checkpoints.audit.architectures import UNEXERCISED
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
@@ -144,6 +145,7 @@ def audit(
         unread=probed.unread,
         without=blocks_without(inner, modules),
         untried=tuple(probed.untried),
+        unexercised=UNEXERCISED.get(declaration.model_type, ()),
     )
 
 

@@ -13,6 +13,8 @@ SEEN = (
     "values (which must not depend on the position), absolute terms"
 )
 WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
+UNREAD = "its form of attention is not supported"
+PARTLY = "it takes a further softmax, of a form that is not supported"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
 
 
@@ -47,7 +49,8 @@ def reasons(audit: "Audit") -> list[tuple[str, str]]:
     findings = [(one.where, f"{one.code} {one.message}; {one.impact}") for one in audit.records]
     others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
     refused = [(f"serving mode {one.mode}", one.reason) for one in audit.serving_modes if one.reason]
-    unread = [(module, "its form of attention is not supported") for module in audit.unread]
+    read = {layer.module for layer in audit.layers}
+    unread = [(module, PARTLY if module in read else UNREAD) for module in audit.unread]
     without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
     unserved = [("not checked", one) for one in audit.unserved]
     return [*findings, *others, *_absolutes(audit), *refused, *unread, *without, *unserved]
@@ -58,7 +61,7 @@ def closing(audit: "Audit") -> str:
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
     modes = "" if audit.serving_modes or audit.unserved else "serving modes"
-    unseen = [*_beyond(audit), modes, *audit.unserved, untried, WEIGHTS]
+    unseen = [*_beyond(audit), modes, *audit.unserved, untried, *audit.unexercised, WEIGHTS]
     tried = "" if names else ", outputs of attention functions for random inputs"
     served = ", ".join(one.mode for one in audit.serving_modes)
     alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""

@@ -47,6 +47,7 @@ class LayerKernel:
         ran: Dotted names of the inner modules that ran before the kernel, and some vectors that they put out.
         taken: Vectors that norms among them took, likewise.
         exercise: What the attention function makes of random inputs, where it was run.
+        states: What entered the layer at every position.
     """
 
     call: Call
@@ -55,6 +56,7 @@ class LayerKernel:
     ran: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
     taken: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
     exercise: Exercise | None = None
+    states: Float[Tensor, "b c"] | None = None
 
 
 @torch.no_grad()
@@ -147,6 +149,7 @@ def constant_content(
     """
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
     norms: dict[str, list[str]] = {name: [] for name in modules}
+    entered: dict[str, Tensor] = {}
     ran: dict[str, Tensor] = {}
     taken: dict[str, Tensor] = {}
     inner = {
@@ -159,9 +162,9 @@ def constant_content(
     def replace(name: str, args: Any, named: dict[str, Any]) -> Any:
         states = states_of(args, named)
         axes = batch_first(states, contents, length)
-        return with_all_states(
-            args, named, constant_like(states.permute(axes), seed, name).permute(_back(axes))
-        )
+        content = constant_like(states.permute(axes), seed, name)
+        entered[name] = content[:, 0].cpu()
+        return with_all_states(args, named, content.permute(_back(axes)))
 
     normalising = {
         part for part in inner if "norm" in f"{part} {type(model.get_submodule(part)).__name__}".lower()
@@ -187,7 +190,8 @@ def constant_content(
         if call.module in sources:
             found = [source.cpu() for source in sources.pop(call.module)]
             tried = exercise(call, seed) if exercised else None
-            sink(LayerKernel(call.cpu(), found, tuple(norms[call.module]), ran | {}, taken | {}, tried))
+            after_norms, states = tuple(norms[call.module]), entered.get(call.module)
+            sink(LayerKernel(call.cpu(), found, after_norms, ran | {}, taken | {}, tried, states))
         if not sources:
             raise Enough
 
@@ -205,7 +209,13 @@ def constant_content(
             f"{type(model).__name__} has attention of a form that is not supported yet: "
             f"{next(iter(sources))} shows its kernel for short inputs, but not at length {length}."
         )
-    return tuple(dict.fromkeys(unread))
+    return tuple(dict.fromkeys([*unread, *_like(model, unread, modules)]))
+
+
+def _like(model: nn.Module, unread: list[str], modules: list[str]) -> list[str]:
+    """Modules of the classes of those that were read in part; the pass may end before their other softmax."""
+    partly = {type(model.get_submodule(name)) for name in unread if name in modules}
+    return [name for name in modules if type(model.get_submodule(name)) in partly]
 
 
 def _some(x: Tensor) -> Float[Tensor, "n d"]:

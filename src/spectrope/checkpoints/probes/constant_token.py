@@ -22,7 +22,7 @@ class Absolute:
         states: What enters it when one token stands at every position, with shape (t, c).
         table: Dotted name of the embedding whose rows are looked up by position, or "".
         rows: Row of that table per position, with shape (t,); -1 where none is equal; empty without a table.
-        looked_up: What the table gave, with shape (t, c); None without one.
+        looked_up: What the table gave, with shape (n, w); None without one.
         factor: What the rows were multiplied by.
     """
 
@@ -30,7 +30,7 @@ class Absolute:
     states: Float[Tensor, "t c"]
     table: str
     rows: Int[Tensor, " rows"]
-    looked_up: Float[Tensor, "t w"] | None = None
+    looked_up: Float[Tensor, "n w"] | None = None
     factor: float = 1.0
 
     @property
@@ -40,7 +40,7 @@ class Absolute:
         return ((x - x.mean(0)).square().sum() / x.square().sum()).item()
 
     @property
-    def term(self) -> Float[Tensor, "t w"]:
+    def term(self) -> Float[Tensor, "n w"]:
         """What varies over positions: the table's vectors, or else the states, less their mean."""
         x = (self.states if self.looked_up is None else self.looked_up).double().cpu()
         return x - x.mean(0)
@@ -73,7 +73,7 @@ def constant_token(
             raise Enough
 
     def look_up(name: str, output: Any) -> None:
-        vectors = output.flatten(0, -2)
+        vectors = looked_up(output).flatten(0, -2)
         if bool((vectors != vectors[:1]).any()):
             values.setdefault(name, vectors)
             table = table_of(name, model.get_submodule(name))
@@ -163,6 +163,11 @@ def _rows_and_factor(
     factors = sizes[1] / sizes[0][nearest]
     alike = bool((cosines > 1 - 1e-4).all()) and bool((factors / factors[0] - 1).abs().max() < 1e-2)
     return (nearest, factors[0].item()) if alike else (rows, 1.0)
+
+
+def looked_up(output: Any) -> Float[Tensor, "*b t c"]:
+    """Rows that a table put out, alone or, as ProphetNet's, with their numbers."""
+    return output[0] if isinstance(output, tuple) else output
 
 
 def matching_rows(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:

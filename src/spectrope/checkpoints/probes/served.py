@@ -19,7 +19,7 @@ from spectrope.checkpoints.adapters import (
     with_states,
 )
 from spectrope.checkpoints.probes.constant_content import constant_like
-from spectrope.checkpoints.probes.constant_token import matching_rows, table_of
+from spectrope.checkpoints.probes.constant_token import looked_up, matching_rows, table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,8 @@ def served(
     def look_up(name: str, output: Any) -> None:
         table = table_of(name, model.get_submodule(name))
         assert table is not None
-        received.rows[name].append(matching_rows(table, output.flatten(0, -2)).reshape(output.shape[:-1]))
+        rows = looked_up(output)
+        received.rows[name].append(matching_rows(table, rows.flatten(0, -2)).reshape(rows.shape[:-1]))
 
     def receive(call: Call) -> None:
         if call.module in received.calls:

@@ -1,0 +1,238 @@
+"""Summands of logits with relative terms, from a layer's weights and the content that entered it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear
+
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.relative import RelativeTerm, n_terms
+
+TableOfLags = Callable[[Int[Tensor, " n"], int], Float[Tensor, "n c"]]
+BASES = (1e3, 1e5, 1e6)
+CONTENT = "content to content"
+
+
+@dataclass(frozen=True, eq=False)
+class Summand:
+    """One summand of the logits.
+
+    Args:
+        name: What meets what.
+        factor: That the architecture puts before it.
+        values: Its value at relative positions, with shape (b, h, n), without the factor; (b, h, 1) where it
+            is the same at all.
+        relative: Whether it depends on the relative position.
+    """
+
+    name: str
+    factor: float
+    values: Callable[[Int[Tensor, " n"]], Float[Tensor, "b h _"]]
+    relative: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """Summands that are mistaken for the declared ones.
+
+    Args:
+        what: The respect in which they differ, as a finding's.
+        expected: What is declared in that respect.
+        words: What they are instead.
+        parts: The summands.
+    """
+
+    what: str
+    expected: str
+    words: str
+    parts: list[Summand]
+
+
+@dataclass(frozen=True, eq=False)
+class Summands:
+    """All summands of a layer's logits.
+
+    Args:
+        declared: As the architecture has them.
+        mistakes: What is mistaken for them.
+    """
+
+    declared: list[Summand]
+    mistakes: list[Mistake]
+
+
+def parts_of(
+    model: nn.Module, module: str, states: Float[Tensor, "b c"], term: RelativeTerm, declaration: Declaration
+) -> Summands | None:
+    """The summands of a layer's logits; None where its weights are not those of the library's class.
+
+    Args:
+        model: Without its head.
+        module: Dotted name of the attention module.
+        states: What entered it at every position.
+        term: As declared.
+        declaration: The configuration.
+    """
+    own: Any = model.get_submodule(module)
+    x = states.double().to(next(own.parameters()).device)
+    try:
+        if term.table == "sinusoids":
+            return _xlnet(own, x)
+        if declaration.model_type == "prophetnet":
+            return _prophetnet(own, x)
+        return _deberta(model, own, x, term, declaration)
+    except AttributeError:
+        return None
+
+
+def sinusoids(positions: Int[Tensor, " n"], width: int, base: float = 1e4) -> Float[Tensor, "n c"]:
+    """Sines, then cosines, of positions at each frequency of Transformer-XL, in float32 as by the library."""
+    frequencies = 1 / torch.pow(base, torch.arange(0, width, 2.0) / width)
+    angles = positions.float().cpu()[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], -1).double().to(positions.device)
+
+
+def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
+    q, k, r = (getattr(own, name).detach().double() for name in ("q", "k", "r"))
+    word, relative = own.r_w_bias.detach().double(), own.r_r_bias.detach().double()
+    queries, keys = torch.einsum("bc,chd->bhd", x, q), torch.einsum("bc,chd->bhd", x, k)
+    factor = q.shape[-1] ** -0.5
+
+    def met(vectors: Float[Tensor, "b h d"], angles: TableOfLags) -> Callable[[Tensor], Tensor]:
+        side = torch.einsum("bhd,chd->bhc", vectors, r)
+        return lambda at: side @ angles(at, len(r)).T.to(side)
+
+    def arranged(angles: TableOfLags, word: Tensor = word, relative: Tensor = relative) -> list[Summand]:
+        return [
+            _constant(CONTENT, factor, (queries * keys).sum(-1)),
+            _constant("bias to content", factor, (word * keys).sum(-1)),
+            Summand("content to position", factor, met(queries, angles)),
+            Summand("bias to position", factor, met(relative.expand_as(queries), angles)),
+        ]
+
+    exchanged = arranged(sinusoids, relative, word)
+    swap = Mistake("relative term, biases", "r_w_bias to keys, r_r_bias to positions", "exchanged", exchanged)
+    tables = [
+        Mistake("relative term, sinusoids", "sines, then cosines, of base 10000", words, arranged(angles))
+        for words, angles in _other_tables()
+    ]
+    return Summands(arranged(sinusoids), [swap, *tables])
+
+
+def _other_tables() -> Iterator[tuple[str, TableOfLags]]:
+    """Tables that are mistaken for Transformer-XL's."""
+
+    def rolled(at: Tensor, width: int) -> Tensor:
+        return sinusoids(at, width).roll(width // 2, 1)
+
+    def in_turns(at: Tensor, width: int) -> Tensor:
+        return sinusoids(at, width).unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
+
+    def progression(at: Tensor, width: int) -> Tensor:
+        exponent = width / max(width - 2, 1)
+        return sinusoids(at, width, 1e4**exponent)
+
+    yield "cosines before sines", rolled
+    yield "sines and cosines in turns", in_turns
+    yield "frequencies in another progression", progression
+    for base in BASES:
+        yield f"base {base:g}", lambda at, width, base=base: sinusoids(at, width, base)
+
+
+def _constant(name: str, factor: float, values: Float[Tensor, "b h"]) -> Summand:
+    return Summand(name, factor, lambda _: values[..., None], relative=False)
+
+
+def _prophetnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
+    """ProphetNet's, whose decoder projects the content of the query to a bias for each bucket and head."""
+    heads = own.num_attn_heads
+    queries, keys = (_projected(one, x).unflatten(-1, (heads, -1)) for one in (own.query_proj, own.key_proj))
+    biases = _projected(own.relative_pos_embeddings, x).unflatten(-1, (-1, heads)).transpose(1, 2)
+    content = _constant(CONTENT, queries.shape[-1] ** -0.5, (queries * keys).sum(-1))
+    last = biases.shape[-1] - 1
+    relative = Summand("content to position", 1.0, lambda at: biases[..., at.clamp(0, last)])
+    return Summands([content, relative], [])
+
+
+def _deberta(
+    model: nn.Module, own: Any, x: Float[Tensor, "b c"], term: RelativeTerm, declaration: Declaration
+) -> Summands:
+    table, mistakes = _relative_table(model), []
+    normed = _normalised(table, model, declaration)
+    if normed is not table:
+        plain = _disentangled(own, x, table, term, declaration)
+        mistakes = [Mistake("relative term, table", "rows normalised", "rows as they are", plain)]
+    return Summands(_disentangled(own, x, normed, term, declaration), mistakes)
+
+
+def _disentangled(
+    own: Any, x: Float[Tensor, "b c"], table: Tensor, term: RelativeTerm, declaration: Declaration
+) -> list[Summand]:
+    heads = declaration.n_heads
+    old = declaration.model_type == "deberta"
+    queries, keys, rows = (_of_old if old else _of_new)(own, x, table, term, declaration)
+    queries, keys = (one.unflatten(-1, (heads, -1)) for one in (queries, keys))
+    factor = (queries.shape[-1] * n_terms(declaration)) ** -0.5
+    content = {"content to position": queries, "position to content": keys}
+
+    def met(name: str) -> Callable[[Tensor], Tensor]:
+        scores = torch.einsum("bhd,rhd->bhr", content[name], rows[name].unflatten(-1, (heads, -1)))
+        last, middle = scores.shape[-1] - 1, scores.shape[-1] // 2
+        return lambda at: scores[..., (at + middle).clamp(0, last)]
+
+    return [
+        _constant(CONTENT, factor, (queries * keys).sum(-1)),
+        *(Summand(name, factor, met(name)) for name in term.parts),
+    ]
+
+
+def _encoder(model: nn.Module) -> Any:
+    return next((one for one in model.modules() if "rel_embeddings" in one._modules), model)
+
+
+def _relative_table(model: nn.Module) -> Float[Tensor, "rows c"]:
+    """DeBERTa's table of relative positions."""
+    return _encoder(model).rel_embeddings.weight.detach().double()
+
+
+def _normalised(
+    table: Float[Tensor, "rows c"], model: nn.Module, declaration: Declaration
+) -> Float[Tensor, "rows c"]:
+    """The same normalised, where the configuration says so."""
+    normed = "layer_norm" in str(declaration.get("norm_rel_ebd")).lower()
+    if declaration.model_type == "deberta" or not normed:
+        return table
+    norm = _encoder(model).LayerNorm
+    weight, bias = (one.detach().double() for one in (norm.weight, norm.bias))
+    return layer_norm(table, table.shape[-1:], weight, bias, declaration.get("layer_norm_eps"))
+
+
+def _of_old(
+    own: Any, x: Tensor, table: Tensor, term: RelativeTerm, declaration: Declaration
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Queries, keys and rows of relative positions of the first DeBERTa, whose projections are in one."""
+    whole = linear(x, own.in_proj.weight.detach().double()).unflatten(-1, (declaration.n_heads, -1))
+    queries, keys, _ = (one.flatten(1) for one in whole.chunk(3, -1))
+    names = {"content to position": "pos_proj", "position to content": "pos_q_proj"}
+    rows = {part: _projected(getattr(own, names[part]), table) for part in term.parts}
+    return queries + own.q_bias.detach().double(), keys, rows
+
+
+def _of_new(
+    own: Any, x: Tensor, table: Tensor, term: RelativeTerm, declaration: Declaration
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """The same of DeBERTa-v2, whose projections relative positions may share."""
+    names = {"content to position": "pos_key_proj", "position to content": "pos_query_proj"}
+    if declaration.get("share_att_key"):
+        names = {"content to position": "key_proj", "position to content": "query_proj"}
+    rows = {part: _projected(getattr(own, names[part]), table) for part in term.parts}
+    return _projected(own.query_proj, x), _projected(own.key_proj, x), rows
+
+
+def _projected(projection: nn.Linear, x: Tensor) -> Tensor:
+    bias = None if projection.bias is None else projection.bias.detach().double()
+    return linear(x, projection.weight.detach().double(), bias)

@@ -61,5 +61,5 @@ def _outcome(result: CheckedLock) -> str:
 
 def _closing(result: CheckedLock) -> str:
     if not result.ok:
-        return "The encoding changed. If this was intended, run `spectrope lock` again."
+        return "The encoding changed. If this was intended, write a new lock with `spectrope lock`."
     return "Nothing changed." if result.whole else "No encoding changed."

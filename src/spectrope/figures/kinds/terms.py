@@ -1,4 +1,4 @@
-"""Terms of content and position in the logits of heads (Eq. 8), layer by layer."""
+"""Terms of content and position in the logits of heads (Eq. 8 of the paper), layer by layer."""
 
 import altair as alt
 import polars as pl
@@ -19,7 +19,7 @@ KEY = alt.Legend(orient="bottom", columns=2, padding=0, symbolSize=80, symbolTyp
 
 
 class TermsFigure(Figure, name="terms"):
-    """Share of each term of Eq. 8 in the energy of logits, stacked, with the covariance of terms."""
+    """Share of each term of the first paper's Eq. 8 in the energy of logits, stacked, with their covariance."""
 
     title = "Terms of content and position in logits"
     place = 35

@@ -353,6 +353,22 @@ FAULTS = (
         ("tenstorrent/tt-metal/pull/56406",),
     ),
     Fault(
+        "SPE304",
+        "decay of linear attention differs",
+        ("decay",),
+        "In at least one head of a layer of linear attention, the weight of a key decays with the lag at "
+        "another rate than the architecture's, or not exponentially.",
+        "Rates are computed for another layer or another number of heads, their sign is lost, or the state "
+        "between blocks or behind a cache is dropped or decays differently.",
+        "Compute the rates from the number of the layer and of the head in the whole model, and apply them "
+        "to the state in every block and in every step of decoding.",
+        "Grows with the lag: heads forget too early or too late.",
+        (
+            "sgl-project/sglang-jax/pull/928",
+            "bigscience-workshop/Megatron-DeepSpeed/issues/227",
+        ),
+    ),
+    Fault(
         "SPE401",
         "absolute term differs",
         ("absolute term", "vectors by position", "bias less that at lag 0"),

@@ -54,4 +54,5 @@ class Impact:
 
 
 NOT_OF_A_LAYER = Impact(reason="it does not belong to an attention layer")
+IN_LINEAR_ATTENTION = Impact(reason="no other decay can be put into a layer of linear attention")
 UNMEASURED = Impact(reason="the audit measured none")

@@ -10,9 +10,9 @@ from torch import Tensor
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
-from spectrope.checkpoints.audit.impact import NOT_OF_A_LAYER, UNMEASURED, Impact
+from spectrope.checkpoints.audit.impact import IN_LINEAR_ATTENTION, NOT_OF_A_LAYER, UNMEASURED, Impact
 from spectrope.checkpoints.audit.reach import Reach
-from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_row
+from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_rows
 
 if TYPE_CHECKING:
     import polars
@@ -86,6 +86,38 @@ class LayerRecord:
 
 
 @dataclass(frozen=True)
+class DecayRecord:
+    """How fast the heads of one layer of linear attention forget, and how fast the architecture declares it.
+
+    Args:
+        module: Dotted name of the attention module.
+        layer: Its number.
+        effective: Rate of each head, in 1 / positions: the weight of a key falls as exp(-rate × lag).
+        declared: The same by the architecture's formula.
+        verdict: Whether they agree.
+        findings: Where they differ.
+        reason: Why the verdict is "cannot tell", else "".
+        reach: Largest lag at which a weight was measured.
+        cached: Whether the weights behind a cache were compared, too.
+    """
+
+    module: str
+    layer: int
+    effective: tuple[float, ...]
+    declared: tuple[float, ...]
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
+    reason: str
+    reach: int
+    cached: bool
+
+    @property
+    def name(self) -> str:
+        """The layer's number."""
+        return str(self.layer)
+
+
+@dataclass(frozen=True)
 class AbsoluteRecord:
     """What the embeddings of a stack add by position.
 
@@ -141,12 +173,13 @@ class Audit:
         noise: Relative rounding error of that.
         length: Positions.
         absolutes: A record per stack of layers.
-        layers: A record per attention layer.
+        layers: A record per layer of softmax attention.
+        decays: A record per layer of linear attention with a fixed decay.
         serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose form of attention is not supported.
-        without: Dotted names of blocks that have no softmax attention, as in hybrids.
+        without: Dotted names of blocks that are not audited because they have no attention that is read.
         untried: Dotted names of modules whose attention function was not tested on random inputs.
         impacts: Impact of each finding of each layer.
         far: What was tested beyond the audited length; None if nothing was.
@@ -167,15 +200,21 @@ class Audit:
     far: "Far | None" = None
     unserved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    decays: tuple[DecayRecord, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:
         """Whether everything matches, something differs, or nothing differs but something could not be
         determined."""
-        verdicts = {record.verdict for record in (*self.absolutes, *self.layers, *self.serving_modes)}
+        verdicts = {record.verdict for record in self._judged}
         if "differs" in verdicts:
             return "differs"
         return "incomplete" if verdicts - {"matches"} or self.unread else "matches"
+
+    @property
+    def _judged(self) -> tuple["AbsoluteRecord | LayerRecord | DecayRecord | ServingRecord", ...]:
+        """Everything that has a verdict."""
+        return *self.absolutes, *self.layers, *self.decays, *self.serving_modes
 
     @property
     def ok(self) -> bool:
@@ -186,9 +225,7 @@ class Audit:
         """A row per layer: its place, what it applies and is declared to apply, and the verdict."""
         import polars
 
-        return polars.DataFrame(
-            list(map(layer_row, self.layers)), schema=dict.fromkeys(COLUMNS, polars.String)
-        )
+        return polars.DataFrame(layer_rows(self), schema=dict.fromkeys(COLUMNS, polars.String))
 
     def __str__(self) -> str:
         """The table of verdicts, then why each one is no match."""
@@ -207,6 +244,7 @@ class Audit:
         named = [
             *((f"embeddings of {record.block}", record) for record in self.absolutes),
             *((f"layer {record.name}", record) for record in self.layers),
+            *((f"layer {record.name}", record) for record in self.decays),
             *((f"serving mode {record.mode}", record) for record in self.serving_modes),
         ]
         return [(name, finding) for name, record in named for finding in record.findings]
@@ -215,11 +253,13 @@ class Audit:
     def records(self) -> tuple[Finding, ...]:
         """Every finding as a flat record with its code and its impact, the largest impact first."""
         numbers = {f"layer {record.name}": record.layer for record in self.layers}
+        linear = {f"layer {record.name}": record.layer for record in self.decays}
         known = iter([impact for some in self.impacts for impact in some])
         found: list[Finding] = []
         for where, finding in self.findings:
-            impact = next(known, UNMEASURED) if where in numbers else NOT_OF_A_LAYER
-            found.append(finding_of(where, numbers.get(where), finding, impact))
+            impact = IN_LINEAR_ATTENTION if where in linear else NOT_OF_A_LAYER
+            impact = next(known, UNMEASURED) if where in numbers else impact
+            found.append(finding_of(where, (numbers | linear).get(where), finding, impact))
         return tuple(sorted(found, key=lambda one: one.impact.size, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.audit.absolutes import absolute_record
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
+from spectrope.checkpoints.audit.decays import LinearAudit
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import beyond, remedies_of
@@ -118,6 +119,8 @@ def audit(
         compared = tuple(with_far(one, far) for one in compared)
         every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
+        linear = LinearAudit(inner, declaration, modules, length, noise)
+        decays = linear.records(cached=serving_modes is not False)
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
         wanted = right if serving_modes is None else serving_modes
         modes = serving_modes_of(model, whole, noise, seed) if wanted else None
@@ -142,8 +145,9 @@ def audit(
         unserved=(LATER,) if serving_modes is None and not right else tuple(map(str, refused)),
         notes=notes,
         unread=probed.unread,
-        without=blocks_without(inner, modules),
+        without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
         untried=tuple(probed.untried),
+        decays=decays,
     )
 
 

@@ -4,7 +4,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spectrope.checkpoints.audit.records import Audit, LayerRecord
+    from spectrope.checkpoints.audit.records import Audit, DecayRecord, LayerRecord
 
 COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verdict", "reason")
 SEEN = (
@@ -31,6 +31,33 @@ def layer_row(layer: "LayerRecord") -> dict[str, str]:
     }
 
 
+def decay_row(one: "DecayRecord") -> dict[str, str]:
+    """The same of a layer of linear attention."""
+    return {
+        "layer": one.name,
+        "module": one.module,
+        "position": "relative",
+        "effective": _decay(one.effective),
+        "declared": _decay(one.declared),
+        "mask": "causal",
+        "verdict": one.verdict,
+        "reason": "; ".join(map(str, one.findings)) or one.reason,
+    }
+
+
+def _decay(rates: tuple[float, ...]) -> str:
+    return f"decay, rates {rates[0] + 0:.4g} … {rates[-1] + 0:.4g}" if rates else "unknown"
+
+
+def layer_rows(audit: "Audit") -> list[dict[str, str]]:
+    """A row per layer under `COLUMNS`, those of linear attention in their places among the others."""
+    if not audit.decays:
+        return [layer_row(layer) for layer in audit.layers]
+    rows = [(layer.layer, layer_row(layer)) for layer in audit.layers]
+    rows += [(one.layer, decay_row(one)) for one in audit.decays]
+    return [row for _, row in sorted(rows, key=lambda numbered: numbered[0])]
+
+
 def title(audit: "Audit") -> str:
     """Model, length and arithmetic."""
     return f"{audit.model} ({audit.architecture}), {audit.length} positions in {audit.dtype}"
@@ -38,14 +65,14 @@ def title(audit: "Audit") -> str:
 
 def shown_rows(audit: "Audit") -> list[tuple[str, ...]]:
     """A row per embedding and layer under `SHOWN`."""
-    layers = map(layer_row, audit.layers)
-    return [*_embeddings(audit), *(tuple(row[name] for name in SHOWN) for row in layers)]
+    rows = (tuple(row[name] for name in SHOWN) for row in layer_rows(audit))
+    return [*_embeddings(audit), *rows]
 
 
 def reasons(audit: "Audit") -> list[tuple[str, str]]:
     """Where something does not match, and why."""
     findings = [(one.where, f"{one.code} {one.message}; {one.impact}") for one in audit.records]
-    others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
+    others = [(f"layer {one.name}", one.reason) for one in (*audit.layers, *audit.decays) if one.reason]
     refused = [(f"serving mode {one.mode}", one.reason) for one in audit.serving_modes if one.reason]
     unread = [(module, "its form of attention is not supported") for module in audit.unread]
     without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
@@ -62,7 +89,20 @@ def closing(audit: "Audit") -> str:
     tried = "" if names else ", outputs of attention functions for random inputs"
     served = ", ".join(one.mode for one in audit.serving_modes)
     alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""
-    return f"{SEEN}{tried}.{alike} Not checked: {'; '.join(filter(None, unseen))}."
+    return f"{SEEN}{tried}.{alike}{_linear(audit)} Not checked: {'; '.join(filter(None, unseen))}."
+
+
+def _linear(audit: "Audit") -> str:
+    """What was seen of layers of linear attention."""
+    if not audit.decays:
+        return ""
+    names = ", ".join(one.name for one in audit.decays)
+    reach = max(one.reach for one in audit.decays)
+    cached = ", also behind a cache" if all(one.cached for one in audit.decays) else ""
+    return (
+        f" In linear attention (layers {names}), the weight of one key decays in every head as declared, up "
+        f"to lag {reach}{cached}; padding and packing were not checked there."
+    )
 
 
 def _beyond(audit: "Audit") -> list[str]:

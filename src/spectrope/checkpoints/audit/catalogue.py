@@ -270,6 +270,21 @@ FAULTS = (
         ),
     ),
     Fault(
+        "SPE115",
+        "axes of the rotation differ",
+        ("axes",),
+        "In a vision tower, pairs that should turn with the row turn with the column, or vice versa.",
+        "A port exchanges height and width, or splits the pairs between the axes in another way: in halves "
+        "instead of in turn.",
+        "Give each pair the coordinate of the axis that the architecture gives it.",
+        "Grows with the distance of patches; pictures that are as wide as high hide exchanged axes from "
+        "tests of shapes.",
+        (
+            "osaurus-ai/vmlx-swift/pull/225",
+            "vllm-project/vllm-omni/pull/1784",
+        ),
+    ),
+    Fault(
         "SPE201",
         "direction of the mask differs",
         ("direction of the mask",),
@@ -584,7 +599,8 @@ FAULTS = (
 
 
 PICTURES = "images/findings"  # Within the folder of the documentation.
-UNPICTURED = ("SPE501", "SPE601", "SPE602")  # A plain forward pass, or the file alone, has no such fault.
+# No fault of a plain forward pass on tokens.
+UNPICTURED = ("SPE115", "SPE501", "SPE601", "SPE602")
 COMPARED = "SPE7"  # Codes of a checkpoint against another, of which any other fault may be the cause.
 PICTURED = tuple(
     one.code for one in FAULTS if one.code not in UNPICTURED and not one.code.startswith(COMPARED)

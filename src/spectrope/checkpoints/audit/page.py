@@ -16,7 +16,7 @@ from spectrope.checkpoints.audit.figures import (
 )
 from spectrope.checkpoints.audit.reach import PairReach, Reach
 from spectrope.checkpoints.audit.rotary import rounded
-from spectrope.checkpoints.audit.text import closing, layer_rows
+from spectrope.checkpoints.audit.text import closing, extent, layer_rows
 from spectrope.figures import Section, rendered, write_page
 
 LEAST = 300
@@ -62,6 +62,7 @@ def render_audit(audit: Audit) -> str:
         package="spectrope.checkpoints",
         audit=audit,
         closing=closing(audit),
+        extent=extent(audit),
         counts=_counts(audit),
         rows=[_row(layer) for layer in layer_rows(audit)],
         reaches=reaches(audit),
@@ -155,7 +156,7 @@ def _sections(audit: Audit) -> list[Section]:
 
 def _counts(audit: Audit) -> dict[str, int]:
     """Layers by verdict, matches first."""
-    verdicts = [layer.verdict for layer in (*audit.layers, *audit.decays)]
+    verdicts = [layer.verdict for layer in (*audit.layers, *audit.decays, *audit.vision)]
     order = ("matches", "differs", "undeclared", "declaration ambiguous", "cannot tell")
     return {verdict: verdicts.count(verdict) for verdict in order if verdict in verdicts}
 

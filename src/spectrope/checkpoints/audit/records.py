@@ -10,9 +10,17 @@ from torch import Tensor
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
-from spectrope.checkpoints.audit.impact import IN_LINEAR_ATTENTION, NOT_OF_A_LAYER, UNMEASURED, Impact
+from spectrope.checkpoints.audit.impact import (
+    IN_LINEAR_ATTENTION,
+    IN_VISION,
+    NOT_OF_A_LAYER,
+    UNMEASURED,
+    Impact,
+)
+from spectrope.checkpoints.audit.plane import PlaneTurning
 from spectrope.checkpoints.audit.reach import Reach
 from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_rows
+from spectrope.core import UnsupportedError
 
 if TYPE_CHECKING:
     import polars
@@ -118,6 +126,42 @@ class DecayRecord:
 
 
 @dataclass(frozen=True)
+class VisionRecord:
+    """What one layer of a vision tower rotates queries and keys of patches by, and the declared rotation.
+
+    Args:
+        module: Dotted name of the attention module.
+        tower: Dotted name of the tower, "" for a model that is one.
+        layer: Its number in the tower.
+        grid: Rows and columns of the picture that was used.
+        position: relative, or mixed if the tower's embeddings differ between patches of one colour, too.
+        mask: Which patches each query sees, in words.
+        effective: Measured on the first query head; None if nothing turns in a known layout.
+        declared: By configuration and architecture, for that picture.
+        verdict: Whether they agree.
+        findings: Where they differ.
+        exercised: Whether the attention function was run on random inputs.
+    """
+
+    module: str
+    tower: str
+    layer: int
+    grid: tuple[int, int]
+    position: Position
+    mask: str
+    effective: PlaneTurning | None
+    declared: PlaneTurning
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
+    exercised: bool
+
+    @property
+    def name(self) -> str:
+        """The tower's kind, and the layer's number."""
+        return f"vision {self.layer}"
+
+
+@dataclass(frozen=True)
 class AbsoluteRecord:
     """What the embeddings of a stack add by position.
 
@@ -175,6 +219,8 @@ class Audit:
         absolutes: A record per stack of layers.
         layers: A record per layer of softmax attention.
         decays: A record per layer of linear attention with a fixed decay.
+        vision: A record per attention layer of the vision towers whose rotation by row and column is known.
+        unseen: Why vision towers were not audited beside the text, "" if they were or there are none.
         serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         notes: Conversions of the model that would change its kernels, in words.
@@ -201,6 +247,8 @@ class Audit:
     unserved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     decays: tuple[DecayRecord, ...] = ()
+    vision: tuple[VisionRecord, ...] = ()
+    unseen: str = ""
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -212,9 +260,26 @@ class Audit:
         return "incomplete" if verdicts - {"matches"} or self.unread else "matches"
 
     @property
-    def _judged(self) -> tuple["AbsoluteRecord | LayerRecord | DecayRecord | ServingRecord", ...]:
+    def _judged(
+        self,
+    ) -> tuple["AbsoluteRecord | LayerRecord | DecayRecord | VisionRecord | ServingRecord", ...]:
         """Everything that has a verdict."""
-        return *self.absolutes, *self.layers, *self.decays, *self.serving_modes
+        return *self.absolutes, *self.layers, *self.decays, *self.vision, *self.serving_modes
+
+    def require_layers(self, purpose: str) -> None:
+        """Refuse the audit of a vision tower where only layers over tokens are compared.
+
+        Args:
+            purpose: What they are needed for, as the beginning of a sentence.
+
+        Raises:
+            UnsupportedError: If there are none.
+        """
+        if not self.layers:
+            raise UnsupportedError(
+                f"{purpose} compares attention over tokens, and {self.model} has none; `spectrope audit` "
+                "alone reads vision towers."
+            )
 
     @property
     def ok(self) -> bool:
@@ -244,7 +309,7 @@ class Audit:
         named = [
             *((f"embeddings of {record.block}", record) for record in self.absolutes),
             *((f"layer {record.name}", record) for record in self.layers),
-            *((f"layer {record.name}", record) for record in self.decays),
+            *((f"layer {record.name}", record) for record in (*self.decays, *self.vision)),
             *((f"serving mode {record.mode}", record) for record in self.serving_modes),
         ]
         return [(name, finding) for name, record in named for finding in record.findings]
@@ -254,12 +319,14 @@ class Audit:
         """Every finding as a flat record with its code and its impact, the largest impact first."""
         numbers = {f"layer {record.name}": record.layer for record in self.layers}
         linear = {f"layer {record.name}": record.layer for record in self.decays}
+        vision = {f"layer {record.name}": record.layer for record in self.vision}
         known = iter([impact for some in self.impacts for impact in some])
         found: list[Finding] = []
         for where, finding in self.findings:
             impact = IN_LINEAR_ATTENTION if where in linear else NOT_OF_A_LAYER
+            impact = IN_VISION if where in vision else impact
             impact = next(known, UNMEASURED) if where in numbers else impact
-            found.append(finding_of(where, (numbers | linear).get(where), finding, impact))
+            found.append(finding_of(where, (numbers | linear | vision).get(where), finding, impact))
         return tuple(sorted(found, key=lambda one: one.impact.size, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:

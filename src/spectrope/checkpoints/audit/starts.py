@@ -74,7 +74,7 @@ def _turned(
 ) -> HeadStart | None:
     """The start whose vectors lie in a source and have turned by some position other than 0."""
     for pairing in ORDERS:
-        for run in _alike(source, z, pairing, within):
+        for run in runs_like(source, z, pairing, within):
             c = (z * run.conj()).sum(0)
             if c.abs().sum() < (1 - within) * (z.abs() * run.abs()).sum():
                 continue  # contents disagree on the phases
@@ -95,7 +95,7 @@ def _position_of(
     return int(positions[best]), matched[best].item()
 
 
-def _alike(
+def runs_like(
     source: Float[Tensor, "b _"], z: Complex[Tensor, "b m"], pairing: Pairing, within: float
 ) -> Iterator[Complex[Tensor, "b m"]]:
     """Runs of a source whose pairs have norms in the proportions of these pairs, best first."""

@@ -4,13 +4,19 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spectrope.checkpoints.audit.records import Audit, DecayRecord, LayerRecord
+    from spectrope.checkpoints.audit.plane import PlaneTurning
+    from spectrope.checkpoints.audit.records import Audit, DecayRecord, LayerRecord, VisionRecord
 
 COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verdict", "reason")
 SEEN = (
     "Every layer applies what the configuration declares, in everything that was tested: rotation, factor "
     "and mask of every head, norms of queries and keys, biases and their tables, caps and sinks of logits, "
     "values (which must not depend on the position), absolute terms"
+)
+PICTURES = (
+    "Every layer of the vision tower applies the declared rotation by row and column, in everything that was "
+    "tested: axis, frequency and pairing of every pair in every query and key head, its first position and "
+    "factor, the factor on dot products, the mask, values (which must not depend on the position)"
 )
 WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
@@ -49,18 +55,41 @@ def _decay(rates: tuple[float, ...]) -> str:
     return f"decay, rates {rates[0] + 0:.4g} … {rates[-1] + 0:.4g}" if rates else "unknown"
 
 
+def vision_row(one: "VisionRecord") -> dict[str, str]:
+    """The same of a layer of a vision tower."""
+    return {
+        "layer": one.name,
+        "module": one.module,
+        "position": one.position,
+        "effective": "unknown" if one.effective is None else one.effective.describe(),
+        "declared": one.declared.describe(),
+        "mask": one.mask,
+        "verdict": one.verdict,
+        "reason": "; ".join(map(str, one.findings)),
+    }
+
+
 def layer_rows(audit: "Audit") -> list[dict[str, str]]:
     """A row per layer under `COLUMNS`, those of linear attention in their places among the others."""
+    seen = list(map(vision_row, audit.vision))
     if not audit.decays:
-        return [layer_row(layer) for layer in audit.layers]
+        return [*map(layer_row, audit.layers), *seen]
     rows = [(layer.layer, layer_row(layer)) for layer in audit.layers]
     rows += [(one.layer, decay_row(one)) for one in audit.decays]
-    return [row for _, row in sorted(rows, key=lambda numbered: numbered[0])]
+    return [*(row for _, row in sorted(rows, key=lambda numbered: numbered[0])), *seen]
 
 
 def title(audit: "Audit") -> str:
     """Model, length and arithmetic."""
-    return f"{audit.model} ({audit.architecture}), {audit.length} positions in {audit.dtype}"
+    return f"{audit.model} ({audit.architecture}), {extent(audit)} in {audit.dtype}"
+
+
+def extent(audit: "Audit") -> str:
+    """What was audited: a number of positions, or a picture."""
+    if audit.layers or not audit.vision:
+        return f"{audit.length} positions"
+    rows, columns = audit.vision[0].grid
+    return f"a picture of {rows} × {columns} patches"
 
 
 def shown_rows(audit: "Audit") -> list[tuple[str, ...]]:
@@ -76,16 +105,44 @@ def reasons(audit: "Audit") -> list[tuple[str, str]]:
     refused = [(f"serving mode {one.mode}", one.reason) for one in audit.serving_modes if one.reason]
     unread = [(module, "its form of attention is not supported") for module in audit.unread]
     without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
-    unserved = [("not checked", one) for one in audit.unserved]
+    unserved = [("not checked", one) for one in (*audit.unserved, audit.unseen) if one]
     return [*findings, *others, *_absolutes(audit), *refused, *unread, *without, *unserved]
 
 
 def closing(audit: "Audit") -> str:
     """What an audit without findings looked at, and what it did not."""
+    return " ".join(filter(None, (_of_texts(audit), _of_pictures(audit))))
+
+
+def _of_pictures(audit: "Audit") -> str:
+    """What was seen of vision towers."""
+    if not audit.vision:
+        return ""
+    rows, columns = audit.vision[0].grid
+    exercised = all(one.exercised for one in audit.vision)
+    tried = ", outputs of attention functions for random inputs" if exercised else ""
+    unseen = "" if exercised else "outputs of attention functions; "
+    if any(one.origin is None for one in _turnings(audit)):
+        unseen += "the first position; "
+    return (
+        f"{PICTURES}{tried}, on one picture of {rows} × {columns} patches. Not checked there: {unseen}"
+        "pictures of other sizes, several at once and videos; learned positions; norms of queries and keys; "
+        "weights."
+    )
+
+
+def _turnings(audit: "Audit") -> list["PlaneTurning"]:
+    return [one.effective for one in audit.vision if one.effective is not None]
+
+
+def _of_texts(audit: "Audit") -> str:
+    """The same of layers over tokens."""
+    if not audit.layers:
+        return ""
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
     modes = "" if audit.serving_modes or audit.unserved else "serving modes"
-    unseen = [*_beyond(audit), modes, *audit.unserved, untried, WEIGHTS]
+    unseen = [*_beyond(audit), modes, *audit.unserved, audit.unseen, untried, WEIGHTS]
     tried = "" if names else ", outputs of attention functions for random inputs"
     served = ", ".join(one.mode for one in audit.serving_modes)
     alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""

@@ -1,5 +1,6 @@
 """Decays of linear attention: unmodified models match, and what is wrong is named by layer and head."""
 
+import json
 import types
 
 import pytest
@@ -203,6 +204,13 @@ def test_the_command_shows_and_writes_these_layers_in_their_places(tmp_path, cap
     assert "1 relative decay, rates 0.1667 … 0.002604 causal matches" in printed
     assert "In linear attention (layers 1, 2, 3)" in printed
     assert "decay, rates 0.1667 … 0.002604" in page.read_text()
+
+
+def test_the_record_serialises():
+    (one, *_) = json.loads(json.dumps(audit(minimax(), length=LENGTH).to_dict()))["decays"]
+    assert one.keys() == {
+        "module", "layer", "effective", "declared", "verdict", "findings", "reason", "reach", "cached",
+    }  # fmt: skip
 
 
 def test_the_frame_has_a_row_for_every_layer():

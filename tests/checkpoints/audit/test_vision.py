@@ -1,6 +1,7 @@
 """Vision towers: unmodified ones match, and what is wrong with a rotation by row and column is named."""
 
 import functools
+import json
 import math
 import sys
 
@@ -326,6 +327,18 @@ def qwen2_vl(**vision):
     return transformers.Qwen2VLForConditionalGeneration(config).eval()
 
 
+def test_the_record_serialises():
+    (one, _) = json.loads(json.dumps(found(small_tower(DINO)).to_dict()))["vision"]
+    assert one["grid"] == list(GRID)
+    assert one.keys() == {
+        "module", "tower", "layer", "grid", "position", "mask", "effective", "declared", "verdict",
+        "findings", "exercised",
+    }  # fmt: skip
+    assert one["effective"].keys() == one["declared"].keys() == {
+        "pairing", "rows", "columns", "row_errors", "column_errors", "base", "origin", "gain", "phase_error",
+    }  # fmt: skip
+
+
 class TestATowerBesideItsText:
     def test_both_are_audited(self):
         result = audit(qwen2_vl(), length=32, watch=unwatched)
@@ -347,6 +360,20 @@ class TestATowerBesideItsText:
         assert result.vision == ()
         assert result.ok
         assert "cannot be measured on a picture of 12 × 16 patches" in str(result)
+
+    def test_a_tower_of_another_form_is_named_as_not_checked(self):
+        text = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
+        text |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+        tower = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+        config = transformers.LlavaConfig(
+            text_config=text | {"model_type": "llama"},
+            vision_config=tower | {"model_type": "clip_vision_model", "image_size": 16, "patch_size": 4},
+            image_token_index=60,
+        )
+        model = transformers.LlavaForConditionalGeneration(config).eval()
+        result = audit(model, length=32, watch=unwatched)
+        assert result.ok
+        assert "not checked: model.vision_tower, which takes other inputs than text" in str(result)
 
 
 class TestWhatIsForTokensAlone:

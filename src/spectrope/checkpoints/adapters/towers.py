@@ -14,6 +14,8 @@ from spectrope.encodings import Pairing
 
 Takes = Literal["pixels", "patches"]
 Split = Literal["rows, columns", "columns, rows", "columns and rows in turn", "alternate frequencies"]
+INPUTS = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
+KINDS = ("vision", "audio")  # In names of architectures.
 GRID = (12, 16)  # Rows and columns of patches, no two alike, so that axes can be distinguished.
 
 
@@ -144,6 +146,19 @@ def towers(model: nn.Module) -> list[Tower]:
         inside = any(f"{name}.".startswith(f"{one.name}.") or not one.name for one in found)
         if family in FORMS and not inside and hasattr(module, "get_input_embeddings"):
             found.append(Tower(name, module, FORMS[family], _declared(model, family)))
+    return found
+
+
+def other_towers(model: nn.Module) -> list[str]:
+    """Dotted names of the parts of a model that take pictures or sounds and are none of `towers`."""
+    known = [one.name for one in towers(model)]
+    found: list[str] = []
+    for name, module in model.named_modules():
+        family = str(getattr(getattr(module, "config", None), "model_type", ""))
+        takes = getattr(module, "main_input_name", "") in INPUTS or any(kind in family for kind in KINDS)
+        inside = any(f"{name}.".startswith(f"{one}.") for one in (*found, *known))
+        if name and takes and not inside and hasattr(module, "get_input_embeddings"):
+            found.append(name)
     return found
 
 

@@ -28,7 +28,6 @@ class PlaneTurning:
         origin: Row and column by which the first patch has turned; None where it was not seen.
         gain: Factor on rotated vectors; None where it was not seen.
         phase_error: Largest departure from these phases, in radians.
-        positions: What positions are instead of row and column, "" where they are these or nothing is known.
     """
 
     pairing: Pairing
@@ -40,7 +39,6 @@ class PlaneTurning:
     origin: tuple[float, float] | None = None
     gain: float | None = None
     phase_error: float = 0.0
-    positions: str = ""
 
     def describe(self) -> str:
         """One line for a table."""

@@ -220,7 +220,7 @@ class Audit:
         layers: A record per layer of softmax attention.
         decays: A record per layer of linear attention with a fixed decay.
         vision: A record per attention layer of the vision towers whose rotation by row and column is known.
-        unseen: Why vision towers were not audited beside the text, "" if they were or there are none.
+        unseen: Parts of a model of texts that take pictures or sounds and were not audited, "" for none.
         serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         notes: Conversions of the model that would change its kernels, in words.

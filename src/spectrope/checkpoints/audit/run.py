@@ -18,7 +18,7 @@ from spectrope.checkpoints.adapters import (
     trained_length,
 )
 from spectrope.checkpoints.adapters.load import Dtype
-from spectrope.checkpoints.adapters.towers import towers
+from spectrope.checkpoints.adapters.towers import other_towers, towers
 from spectrope.checkpoints.audit.absolutes import absolute_record
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
@@ -162,11 +162,12 @@ def audit(
 
 
 def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:
-    """Records of the vision towers of a model of texts, or why there are none."""
+    """Records of the vision towers of a model of texts, and which parts for other inputs are not read."""
+    others = [f"{name}, which takes other inputs than text" for name in other_towers(model)]
     try:
-        return vision_records(model, batch, seed), ""
+        return vision_records(model, batch, seed), "; ".join(others)
     except SpectropeError as error:
-        return (), str(error)
+        return (), "; ".join([str(error).rstrip("."), *others])
 
 
 def _of_tower(model: nn.Module, batch: int, seed: int) -> Audit:

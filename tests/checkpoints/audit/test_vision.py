@@ -306,6 +306,17 @@ def test_the_base_in_the_file_is_the_declared_one(tmp_path):
     assert result.vision[0].declared.base == 50.0
 
 
+def test_a_base_in_the_old_layout_is_read(tmp_path):
+    small_tower(PIXTRAL).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    del fields["rope_parameters"]
+    path.write_text(json.dumps(fields | {"rope_theta": 5000.0}))
+    result = audit(tmp_path, watch=unwatched)
+    assert result.ok
+    assert result.vision[0].declared.base == result.vision[0].effective.base == 5000.0
+
+
 def test_a_tower_without_a_base_is_refused():
     model = small_tower(PIXTRAL)
     model.config.rope_parameters = {"rope_type": "axial"}

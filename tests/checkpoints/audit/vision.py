@@ -13,7 +13,6 @@ from tests.checkpoints.audit.zoo import in_precision
 HOMES = {
     "cohere_compass_vision": "cohere_compass",
     "dinov3_vit": "dinov3_vit",
-    "dots3_note_vision_encoder": "dots3_note",
     "ernie4_5_vl_moe_vision": "ernie4_5_vl_moe",
     "exaone4_5_vision": "exaone4_5",
     "glm4v_moe_vision": "glm4v_moe",
@@ -21,15 +20,18 @@ HOMES = {
     "glm5_next_vision": "glm5_next",
     "glm_ocr_vision": "glm_ocr",
     "kimi_k25_vision": "kimi_k25",
-    "lfm3_vl_vision": "lfm3_vl",
     "pixtral": "pixtral",
+    "qwen2_5_omni_vision_encoder": "qwen2_5_omni",
     "qwen2_5_vl_vision": "qwen2_5_vl",
     "qwen2_vl_vision": "qwen2_vl",
     "qwen3_5_moe_vision": "qwen3_5_moe",
     "qwen3_5_vision": "qwen3_5",
+    "qwen3_omni_moe_vision_encoder": "qwen3_omni_moe",
     "qwen3_vl_moe_vision": "qwen3_vl_moe",
     "qwen3_vl_vision": "qwen3_vl",
+    "qwen4_exp_vision": "qwen4_exp",
     "sapiens2": "sapiens2",
+    "step3p5_vision": "step3p7",
 }
 SIZES: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "embed_dim", "intermediate_size"), 64),
@@ -65,7 +67,8 @@ def small_tower(family: str, dtype: str = "float32", **changes: Any) -> torch.nn
     """A tower of two layers with random weights, in evaluation mode."""
     cls = tower_class(family)
     known = cls.config_class().to_dict()
-    fields = {name: size for name, size in SIZES.items() if name in known} | changes
+    fields = {name: size for name, size in SIZES.items() if name in known}
+    fields = {name: float(n) if isinstance(known[name], float) else n for name, n in fields.items()} | changes
     if family == "qwen2_vl_vision":
         fields["hidden_size"] = 32  # of the language model
     torch.manual_seed(0)

@@ -59,12 +59,15 @@ FORMS = {
             "qwen2_vl_vision",
             "qwen3_5_moe_vision",
             "qwen3_5_vision",
+            "qwen3_omni_moe_vision_encoder",
             "qwen3_vl_moe_vision",
             "qwen3_vl_vision",
+            "qwen4_exp_vision",
         ),
         IN_BLOCKS,
     ),
-    **dict.fromkeys(("exaone4_5_vision", "qwen2_5_vl_vision"), IN_WINDOWS),
+    **dict.fromkeys(("exaone4_5_vision", "qwen2_5_omni_vision_encoder", "qwen2_5_vl_vision"), IN_WINDOWS),
+    "step3p5_vision": TowerForm("pixels", split="columns, rows"),
     "kimi_k25_vision": TowerForm("patches", split="columns and rows in turn"),
 }
 
@@ -125,7 +128,7 @@ class Tower:
             height, width = _pair(self.config.patch_size)
             shape = (1, getattr(self.config, "num_channels", 3), rows * height, columns * width)
             return {"pixel_values": like.new_ones(shape)}
-        patch = next(_embeddings(self.module)).weight.shape[1:]
+        patch = _embedding(self.module).weight.shape[1:]
         return {
             self._argument: like.new_ones(rows * columns, *patch),
             "grid_thw": torch.tensor([[1, rows, columns]], device=like.device),
@@ -190,6 +193,8 @@ def _pair(size: Any) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else tuple(size)
 
 
-def _embeddings(module: nn.Module) -> Iterator[Any]:
-    """Maps of patches to vectors."""
-    return (part for part in module.modules() if isinstance(part, nn.Conv2d | nn.Conv3d | nn.Linear))
+def _embedding(module: nn.Module) -> Any:
+    """The map of patches to vectors: the first convolution, else the first linear map."""
+    parts = list(module.modules())
+    convolutions = (part for part in parts if isinstance(part, nn.Conv2d | nn.Conv3d))
+    return next(convolutions, None) or next(part for part in parts if isinstance(part, nn.Linear))

@@ -92,8 +92,9 @@ def _frequencies(
 
 
 def _base(declaration: Declaration) -> float:
-    parameters: Any = declaration.get("rope_parameters") or {}
-    base = parameters.get("rope_theta") or declaration.get("rope_theta")
-    if base is None:
-        raise ConfigError(f"the configuration of {declaration.model_type!r} has no rope_theta.")
-    return float(base)
+    """In the new layout or the old one; what the file says comes first."""
+    for fields in (declaration.file, declaration.library):
+        parameters: dict[str, Any] = fields.get("rope_parameters") or fields
+        if (base := parameters.get("rope_theta")) is not None:
+            return float(base)
+    raise ConfigError(f"the configuration of {declaration.model_type!r} has no rope_theta.")

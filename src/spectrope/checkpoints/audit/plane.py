@@ -146,7 +146,7 @@ def _start(
     else:
         within = max(1e-9, 4 * noise**2)
         found = (
-            runs_like(one, z, order, within)
+            runs_like(one, z, order, within, step=vectors.x.shape[-1])
             for one in reversed(vectors.sources)  # a norm behind its projection may scale it alone
             if len(one) == len(z)
             for order in ORDERS

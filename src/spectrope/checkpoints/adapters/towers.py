@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,8 +137,6 @@ class Tower:
 
     @property
     def _argument(self) -> str:
-        from inspect import signature
-
         return next(iter(signature(self.module.forward).parameters))
 
 

@@ -140,6 +140,21 @@ def rotating(change: Callable[..., tuple[Tensor, Tensor]], layers: Collection[in
     return inject
 
 
+def decaying(change: Callable[[Tensor, int], Tensor], layers: Collection[int]) -> Inject:
+    """Change the rates (heads,) of MiniMax's layers of linear attention, given also the layer's number."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        for name, module in model.named_modules():
+            layer = layer_name(name)[1]
+            if hasattr(module, "slope_rate") and layer in layers:
+                rates = change(module.slope_rate.flatten(), layer)[:, None, None]
+                module.slope_rate = rates
+                factors = module.decay_factors(rates)
+                module.query_decay, module.key_decay, module.diagonal_decay = factors
+
+    return inject
+
+
 def in_head(x: Tensor, head: int, other: Tensor) -> Tensor:
     """x with one head of another tensor."""
     return torch.cat([x[:, :head], other[:, head : head + 1], x[:, head + 1 :]], 1)

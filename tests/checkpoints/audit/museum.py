@@ -17,6 +17,7 @@ from tests.checkpoints.audit.injections import (
     Inject,
     at_kernel,
     attending,
+    decaying,
     looked_up,
     masked,
     options,
@@ -35,6 +36,7 @@ TWO_BASES = {
     SLIDING: {"rope_type": "default", "rope_theta": 1e4},
     FULL: {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
 }
+LINEAR = {"num_hidden_layers": 3, "layer_types": [FULL, *["linear_attention"] * 2]}
 LONG = dict(ROPES["longrope"])
 DISENTANGLED = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 16}
 
@@ -234,6 +236,11 @@ def sloped(change: Callable[[Tensor], Tensor]) -> Inject:
         patch.setattr(code, "_get_alibi_slopes", lambda *given: change(own(*given)))
 
     return inject
+
+
+def progression(heads: int, layer: int) -> Tensor:
+    """Decays of so many heads in one of three layers."""
+    return 2 ** (-8 / heads * torch.arange(1, heads + 1)) * (1 - layer / 2)
 
 
 def unmasked(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
@@ -467,6 +474,11 @@ MUSEUM = (
             declared={"hidden_size": 96, "n_head": 6}),
     Exhibit("slopes sorted", "antofuller/CROMA/issues/12", "bloom", of("301"),
             sloped(lambda m: m.sort(descending=True).values), declared={"hidden_size": 96, "n_head": 6}),
+    Exhibit("decays of the layer before", "sgl-project/sglang-jax/pull/928", "minimax", of("304"),
+            decaying(lambda rates, layer: progression(4, layer - 1), (1, 2)), declared=LINEAR, layers=(1, 2)),
+    Exhibit("decays by the heads of one rank", "bigscience-workshop/Megatron-DeepSpeed/issues/227", "minimax",
+            of("304"), decaying(lambda rates, layer: progression(2, layer).repeat(2), (1,)), declared=LINEAR,
+            layers=(1,), heads=(0, 1, 2)),
     Exhibit("rows from 0 instead of after the padding's", "huggingface/transformers/issues/5285", "roberta",
             of("402"), looked_up(lambda rows: rows - 1), layers=None),
     Exhibit("frequencies cast with the model", "NVIDIA/Megatron-LM/issues/744", "mixtral", of("102", "106"),

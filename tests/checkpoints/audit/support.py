@@ -41,7 +41,7 @@ def judged(found: Audit) -> tuple[str, str]:
     """The word for one audit, and what is missing in it."""
     if found.outcome == "differs":
         return "differs", "; ".join(sorted({str(finding) for _, finding in found.findings}))
-    missing = [layer.reason for layer in found.layers if layer.reason]
+    missing = [layer.reason for layer in (*found.layers, *found.decays) if layer.reason]
     missing += (
         ["positions of the embeddings"] if {one.verdict for one in found.absolutes} - {"matches"} else []
     )

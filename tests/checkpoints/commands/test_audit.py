@@ -23,7 +23,7 @@ RECORD = {
     "layers",
     "serving_modes",
 }
-RECORD |= {"unread", "without", "untried", "far", "unserved", "notes"}
+RECORD |= {"unread", "without", "untried", "far", "unserved", "notes", "decays", "vision", "unseen"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}

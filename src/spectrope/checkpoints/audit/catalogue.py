@@ -270,6 +270,21 @@ FAULTS = (
         ),
     ),
     Fault(
+        "SPE115",
+        "axes of the rotation differ",
+        ("axes",),
+        "In a vision tower, pairs that should turn with the row turn with the column, or vice versa.",
+        "A port exchanges height and width, or splits the pairs between the axes in another way: in halves "
+        "instead of in turn.",
+        "Give each pair the coordinate of the axis that the architecture gives it.",
+        "Grows with the distance of patches; pictures that are as wide as high hide exchanged axes from "
+        "tests of shapes.",
+        (
+            "osaurus-ai/vmlx-swift/pull/225",
+            "vllm-project/vllm-omni/pull/1784",
+        ),
+    ),
+    Fault(
         "SPE201",
         "direction of the mask differs",
         ("direction of the mask",),
@@ -358,6 +373,22 @@ FAULTS = (
         "under the factor of the products.",
         "From the first few tokens on, in the heads named.",
         ("tenstorrent/tt-metal/pull/56406",),
+    ),
+    Fault(
+        "SPE304",
+        "decay of linear attention differs",
+        ("decay",),
+        "In at least one head of a layer of linear attention, the weight of a key decays with the lag at "
+        "another rate than the architecture's, or not exponentially.",
+        "Rates are computed for another layer or another number of heads, their sign is lost, or the state "
+        "between blocks or behind a cache is dropped or decays differently.",
+        "Compute the rates from the number of the layer and of the head in the whole model, and apply them "
+        "to the state in every block and in every step of decoding.",
+        "Grows with the lag: heads forget too early or too late.",
+        (
+            "sgl-project/sglang-jax/pull/928",
+            "bigscience-workshop/Megatron-DeepSpeed/issues/227",
+        ),
     ),
     Fault(
         "SPE401",
@@ -575,7 +606,8 @@ FAULTS = (
 
 
 PICTURES = "images/findings"  # Within the folder of the documentation.
-UNPICTURED = ("SPE501", "SPE601", "SPE602")  # A plain forward pass, or the file alone, has no such fault.
+# No fault of a plain forward pass on tokens.
+UNPICTURED = ("SPE115", "SPE501", "SPE601", "SPE602")
 COMPARED = "SPE7"  # Codes of a checkpoint against another, of which any other fault may be the cause.
 PICTURED = tuple(
     one.code for one in FAULTS if one.code not in UNPICTURED and not one.code.startswith(COMPARED)

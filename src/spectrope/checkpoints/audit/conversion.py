@@ -26,8 +26,14 @@ def conversion_notes(modes: ServingModes) -> tuple[str, ...]:
 
 
 def _rounded(modes: ServingModes) -> str:
-    """What `model.to(torch.bfloat16)` changes beyond the arithmetic, "" if nothing."""
-    buffers = [name for name, x in _buffers(modes.model) if not torch.equal(_in_bfloat16(x), x)]
+    """What `model.to(torch.bfloat16)` changes beyond the arithmetic, "" if nothing.
+
+    Buffers that a checkpoint holds are rounded in `from_pretrained`, too.
+    """
+    computed = _computed(modes.model)
+    buffers = [
+        name for name, x in _buffers(modes.model) if name in computed and not torch.equal(_in_bfloat16(x), x)
+    ]
     moved = _moved(modes, buffers, _in_bfloat16)
     if not moved:
         return ""
@@ -39,11 +45,7 @@ def _rounded(modes: ServingModes) -> str:
 
 def _emptied(modes: ServingModes) -> str:
     """What `to_empty` loses that no checkpoint brings back, "" if nothing."""
-    lost = {
-        f"{name}.{buffer}".lstrip(".")
-        for name, module in modes.model.named_modules()
-        for buffer in module._non_persistent_buffers_set
-    }
+    lost = _computed(modes.model)
     buffers = [name for name, _ in _buffers(modes.model) if name in lost]
     moved = _moved(modes, buffers, torch.zeros_like)
     if not moved:
@@ -52,6 +54,15 @@ def _emptied(modes: ServingModes) -> str:
         f"after to_empty(), load_state_dict does not bring back {_listed(buffers)}, which changes the "
         f"kernels of {moved}; from_pretrained computes it again"
     )
+
+
+def _computed(model: nn.Module) -> set[str]:
+    """Dotted names of buffers that no checkpoint holds."""
+    return {
+        f"{name}.{buffer}".lstrip(".")
+        for name, module in model.named_modules()
+        for buffer in module._non_persistent_buffers_set
+    }
 
 
 def _buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -105,6 +105,7 @@ def diff(first: Any, second: Any) -> Difference:
                 f"diff compares two audits, such as diff(audit(one), audit(other)); "
                 f"got a {type(one).__name__}."
             )
+        one.require_layers("diff")
     _check("length", first.length, second.length)
     _check("layers", len(first.layers), len(second.layers))
     embeddings = [

@@ -16,7 +16,7 @@ from spectrope.checkpoints.audit.figures import (
 )
 from spectrope.checkpoints.audit.reach import PairReach, Reach
 from spectrope.checkpoints.audit.rotary import rounded
-from spectrope.checkpoints.audit.text import closing
+from spectrope.checkpoints.audit.text import closing, extent, layer_rows
 from spectrope.figures import Section, rendered, write_page
 
 LEAST = 300
@@ -62,8 +62,9 @@ def render_audit(audit: Audit) -> str:
         package="spectrope.checkpoints",
         audit=audit,
         closing=closing(audit),
+        extent=extent(audit),
         counts=_counts(audit),
-        rows=[_row(layer) for layer in audit.layers],
+        rows=[_row(layer) for layer in layer_rows(audit)],
         reaches=reaches(audit),
         reached=reached(audit),
         sections=sections,
@@ -155,22 +156,13 @@ def _sections(audit: Audit) -> list[Section]:
 
 def _counts(audit: Audit) -> dict[str, int]:
     """Layers by verdict, matches first."""
-    verdicts = [layer.verdict for layer in audit.layers]
+    verdicts = [layer.verdict for layer in (*audit.layers, *audit.decays, *audit.vision)]
     order = ("matches", "differs", "undeclared", "declaration ambiguous", "cannot tell")
     return {verdict: verdicts.count(verdict) for verdict in order if verdict in verdicts}
 
 
-def _row(layer: LayerRecord) -> dict[str, str]:
-    turning = layer.declared.turning
-    return {
-        "name": layer.name,
-        "position": layer.position,
-        "effective": layer.effective.describe(turning),
-        "declared": layer.declared.describe(turning),
-        "mask": str(layer.effective.mask),
-        "verdict": layer.verdict,
-        "why": "; ".join(map(str, layer.findings)) or layer.reason,
-    }
+def _row(layer: dict[str, str]) -> dict[str, str]:
+    return layer | {"name": layer["layer"], "why": layer["reason"]}
 
 
 def _reach(layer: LayerRecord) -> str:

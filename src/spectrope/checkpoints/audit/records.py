@@ -10,9 +10,17 @@ from torch import Tensor
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
-from spectrope.checkpoints.audit.impact import NOT_OF_A_LAYER, UNMEASURED, Impact
+from spectrope.checkpoints.audit.impact import (
+    IN_LINEAR_ATTENTION,
+    IN_VISION,
+    NOT_OF_A_LAYER,
+    UNMEASURED,
+    Impact,
+)
+from spectrope.checkpoints.audit.plane import PlaneTurning
 from spectrope.checkpoints.audit.reach import Reach
-from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_row
+from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_rows
+from spectrope.core import UnsupportedError
 
 if TYPE_CHECKING:
     import polars
@@ -86,6 +94,74 @@ class LayerRecord:
 
 
 @dataclass(frozen=True)
+class DecayRecord:
+    """How fast the heads of one layer of linear attention forget, and how fast the architecture declares it.
+
+    Args:
+        module: Dotted name of the attention module.
+        layer: Its number.
+        effective: Rate of each head, in 1 / positions: the weight of a key falls as exp(-rate × lag).
+        declared: The same by the architecture's formula.
+        verdict: Whether they agree.
+        findings: Where they differ.
+        reason: Why the verdict is "cannot tell", else "".
+        reach: Largest lag at which a weight was measured.
+        cached: Whether the weights behind a cache were compared, too.
+    """
+
+    module: str
+    layer: int
+    effective: tuple[float, ...]
+    declared: tuple[float, ...]
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
+    reason: str
+    reach: int
+    cached: bool
+
+    @property
+    def name(self) -> str:
+        """The layer's number."""
+        return str(self.layer)
+
+
+@dataclass(frozen=True)
+class VisionRecord:
+    """What one layer of a vision tower rotates queries and keys of patches by, and the declared rotation.
+
+    Args:
+        module: Dotted name of the attention module.
+        tower: Dotted name of the tower, "" for a model that is one.
+        layer: Its number in the tower.
+        grid: Rows and columns of the picture that was used.
+        position: relative, or mixed if the tower's embeddings differ between patches of one colour, too.
+        mask: Which patches each query sees, in words.
+        effective: Measured on the first query head; None if nothing turns in a known layout.
+        declared: By configuration and architecture, for that picture.
+        verdict: Whether they agree.
+        findings: Where they differ.
+        exercised: Whether the attention function was run on random inputs.
+    """
+
+    module: str
+    tower: str
+    layer: int
+    grid: tuple[int, int]
+    position: Position
+    mask: str
+    effective: PlaneTurning | None
+    declared: PlaneTurning
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
+    exercised: bool
+
+    @property
+    def name(self) -> str:
+        """The tower's kind, and the layer's number."""
+        return f"vision {self.layer}"
+
+
+@dataclass(frozen=True)
 class AbsoluteRecord:
     """What the embeddings of a stack add by position.
 
@@ -141,13 +217,16 @@ class Audit:
         noise: Relative rounding error of that.
         length: Positions.
         absolutes: A record per stack of layers.
-        layers: A record per attention layer.
+        layers: A record per layer of softmax attention.
+        decays: A record per layer of linear attention with a fixed decay.
+        vision: A record per attention layer of the vision towers whose rotation by row and column is known.
+        unseen: Parts of a model of texts that take pictures or sounds and were not audited, "" for none.
         serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         unexercised: Inputs of the architecture that change its kernels and were not given, in words.
         notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose form of attention is not supported.
-        without: Dotted names of blocks that have no softmax attention, as in hybrids.
+        without: Dotted names of blocks that are not audited because they have no attention that is read.
         untried: Dotted names of modules whose attention function was not tested on random inputs.
         impacts: Impact of each finding of each layer.
         far: What was tested beyond the audited length; None if nothing was.
@@ -169,15 +248,40 @@ class Audit:
     unserved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unexercised: tuple[str, ...] = ()
+    decays: tuple[DecayRecord, ...] = ()
+    vision: tuple[VisionRecord, ...] = ()
+    unseen: str = ""
 
     @property
     def outcome(self) -> AuditOutcome:
         """Whether everything matches, something differs, or nothing differs but something could not be
         determined."""
-        verdicts = {record.verdict for record in (*self.absolutes, *self.layers, *self.serving_modes)}
+        verdicts = {record.verdict for record in self._judged}
         if "differs" in verdicts:
             return "differs"
         return "incomplete" if verdicts - {"matches"} or self.unread else "matches"
+
+    @property
+    def _judged(
+        self,
+    ) -> tuple["AbsoluteRecord | LayerRecord | DecayRecord | VisionRecord | ServingRecord", ...]:
+        """Everything that has a verdict."""
+        return *self.absolutes, *self.layers, *self.decays, *self.vision, *self.serving_modes
+
+    def require_layers(self, purpose: str) -> None:
+        """Refuse the audit of a vision tower where only layers over tokens are compared.
+
+        Args:
+            purpose: What they are needed for, as the beginning of a sentence.
+
+        Raises:
+            UnsupportedError: If there are none.
+        """
+        if not self.layers:
+            raise UnsupportedError(
+                f"{purpose} compares attention over tokens, and {self.model} has none; `spectrope audit` "
+                "alone reads vision towers."
+            )
 
     @property
     def ok(self) -> bool:
@@ -188,9 +292,7 @@ class Audit:
         """A row per layer: its place, what it applies and is declared to apply, and the verdict."""
         import polars
 
-        return polars.DataFrame(
-            list(map(layer_row, self.layers)), schema=dict.fromkeys(COLUMNS, polars.String)
-        )
+        return polars.DataFrame(layer_rows(self), schema=dict.fromkeys(COLUMNS, polars.String))
 
     def __str__(self) -> str:
         """The table of verdicts, then why each one is no match."""
@@ -209,6 +311,7 @@ class Audit:
         named = [
             *((f"embeddings of {record.block}", record) for record in self.absolutes),
             *((f"layer {record.name}", record) for record in self.layers),
+            *((f"layer {record.name}", record) for record in (*self.decays, *self.vision)),
             *((f"serving mode {record.mode}", record) for record in self.serving_modes),
         ]
         return [(name, finding) for name, record in named for finding in record.findings]
@@ -217,11 +320,15 @@ class Audit:
     def records(self) -> tuple[Finding, ...]:
         """Every finding as a flat record with its code and its impact, the largest impact first."""
         numbers = {f"layer {record.name}": record.layer for record in self.layers}
+        linear = {f"layer {record.name}": record.layer for record in self.decays}
+        vision = {f"layer {record.name}": record.layer for record in self.vision}
         known = iter([impact for some in self.impacts for impact in some])
         found: list[Finding] = []
         for where, finding in self.findings:
-            impact = next(known, UNMEASURED) if where in numbers else NOT_OF_A_LAYER
-            found.append(finding_of(where, numbers.get(where), finding, impact))
+            impact = IN_LINEAR_ATTENTION if where in linear else NOT_OF_A_LAYER
+            impact = IN_VISION if where in vision else impact
+            impact = next(known, UNMEASURED) if where in numbers else impact
+            found.append(finding_of(where, (numbers | linear | vision).get(where), finding, impact))
         return tuple(sorted(found, key=lambda one: one.impact.size, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:

@@ -126,14 +126,14 @@ def phase_slopes(
     t = torch.arange(len(c), dtype=torch.float64, device=c.device)[:, None]
     slope, phases = (c[1:] * c[:-1].conj()).sum(0).angle(), c.angle()
     for reach in _doublings(len(c)):  # longer and longer, so that no residual wraps round
-        rest = _wrapped(phases[:reach] - t[:reach] * slope)
+        rest = wrapped(phases[:reach] - t[:reach] * slope)
         slope = slope + (t[:reach] * rest).sum(0) / t[:reach].square().sum()
-    rest = _wrapped(phases - t * slope)
+    rest = wrapped(phases - t * slope)
     error = (rest.square().sum(0) / max(len(c) - 2, 1) / t.square().sum()).sqrt()
     return slope, error, rest.abs().max().item()
 
 
-def _wrapped(angles: Float[Tensor, "t m"]) -> Float[Tensor, "t m"]:
+def wrapped(angles: Float[Tensor, "*n m"]) -> Float[Tensor, "*n m"]:
     """Angles less whole turns, between minus half a turn and half a turn."""
     return angles - 2 * math.pi * (angles / (2 * math.pi)).round()
 

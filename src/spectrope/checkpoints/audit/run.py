@@ -1,8 +1,10 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
 import contextlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,22 +18,25 @@ from spectrope.checkpoints.adapters import (
     trained_length,
 )
 from spectrope.checkpoints.adapters.load import Dtype
+from spectrope.checkpoints.adapters.towers import other_towers, towers
 from spectrope.checkpoints.audit.absolutes import absolute_record
 from spectrope.checkpoints.audit.architectures import UNEXERCISED
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
+from spectrope.checkpoints.audit.decays import LinearAudit
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import beyond, remedies_of
 from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
-from spectrope.checkpoints.audit.records import Audit
+from spectrope.checkpoints.audit.records import Audit, VisionRecord
 from spectrope.checkpoints.audit.scales import compare_scales
 from spectrope.checkpoints.audit.serving import serving_modes_of
+from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
 from spectrope.console import counted
-from spectrope.core import ConfigError, Device, Watch, choose_device, dtype_name
+from spectrope.core import ConfigError, Device, SpectropeError, Watch, choose_device, dtype_name
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 LATER = "serving modes, which are only checked if nothing differs in a plain forward pass"
@@ -93,6 +98,9 @@ def audit(
         ['matches', 'matches']
     """
     model = _opened(model, layers, dtype, device, opening)
+    if any(not tower.name for tower in towers(model)):
+        _refuse_of_texts(length, serving_modes, text)
+        return _of_tower(model, batch, seed)
     length = default_length(model) if length is None else length
     if length < 8:
         raise ConfigError(f"an audit's length must be at least 8; got {length}.")
@@ -119,6 +127,8 @@ def audit(
         compared = tuple(with_far(one, far) for one in compared)
         every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
+        linear = LinearAudit(inner, declaration, modules, length, noise)
+        decays = linear.records(cached=serving_modes is not False)
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
         wanted = right if serving_modes is None else serving_modes
         modes = serving_modes_of(model, whole, noise, seed) if wanted else None
@@ -126,6 +136,7 @@ def audit(
         if modes is not None and serving_modes is None:
             served = tuple(map(modes.by_default, served))
         notes = () if modes is None or not right else conversion_notes(modes)
+        vision, unseen = _beside_text(model, batch, seed)
         measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)
     refused = () if serving_modes else tuple(one for one in served if one.reason)
@@ -143,10 +154,52 @@ def audit(
         unserved=(LATER,) if serving_modes is None and not right else tuple(map(str, refused)),
         notes=notes,
         unread=probed.unread,
-        without=blocks_without(inner, modules),
+        without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
         untried=tuple(probed.untried),
         unexercised=UNEXERCISED.get(declaration.model_type, ()),
+        decays=decays,
+        vision=vision,
+        unseen=unseen,
     )
+
+
+def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:
+    """Records of the vision towers of a model of texts, and which parts for other inputs are not read."""
+    others = [f"{name}, which takes other inputs than text" for name in other_towers(model)]
+    try:
+        return vision_records(model, batch, seed), "; ".join(others)
+    except SpectropeError as error:
+        return (), "; ".join([str(error).rstrip("."), *others])
+
+
+def _of_tower(model: nn.Module, batch: int, seed: int) -> Audit:
+    """The audit of a model that is a vision tower."""
+    config: Any = model.config
+    dtype = next(model.parameters()).dtype
+    records = vision_records(model, batch, seed)
+    return Audit(
+        model=getattr(config, "_name_or_path", "") or type(model).__name__,
+        architecture=config.model_type,
+        dtype=dtype_name(dtype),
+        noise=float(torch.finfo(dtype).eps),
+        length=math.prod(records[0].grid),
+        absolutes=(),
+        layers=(),
+        vision=records,
+    )
+
+
+def _refuse_of_texts(length: int | None, serving_modes: bool | None, text: Sequence[int] | None) -> None:
+    """Refuse options that do not apply to a vision tower.
+
+    Raises:
+        ConfigError: If one is given.
+    """
+    given = {"length": length is not None, "serving_modes": bool(serving_modes), "text": text is not None}
+    if wrong := next((name for name, is_given in given.items() if is_given), None):
+        raise ConfigError(
+            f"a vision tower is audited on a picture, not on tokens, so {wrong} does not apply."
+        )
 
 
 def _opened(

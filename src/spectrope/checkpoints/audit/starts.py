@@ -74,7 +74,7 @@ def _turned(
 ) -> HeadStart | None:
     """The start whose vectors lie in a source and have turned by some position other than 0."""
     for pairing in ORDERS:
-        for run in _alike(source, z, pairing, within):
+        for run in runs_like(source, z, pairing, within):
             c = (z * run.conj()).sum(0)
             if c.abs().sum() < (1 - within) * (z.abs() * run.abs()).sum():
                 continue  # contents disagree on the phases
@@ -95,14 +95,17 @@ def _position_of(
     return int(positions[best]), matched[best].item()
 
 
-def _alike(
-    source: Float[Tensor, "b _"], z: Complex[Tensor, "b m"], pairing: Pairing, within: float
+def runs_like(
+    source: Float[Tensor, "b _"], z: Complex[Tensor, "b m"], pairing: Pairing, within: float, step: int = 1
 ) -> Iterator[Complex[Tensor, "b m"]]:
-    """Runs of a source whose pairs have norms in the proportions of these pairs, best first."""
+    """Runs of a source whose pairs have norms in the proportions of these pairs, best first.
+
+    Runs begin at multiples of a step.
+    """
     m = z.shape[1]
     if source.shape[1] < 2 * m:
         return
-    runs = _pairs(source, m, pairing)
+    runs = _pairs(source, m, pairing, step)
     energies, wanted = runs.abs().square(), z.abs().square()
     products = torch.einsum("bom,bm->o", energies, wanted)
     sizes = energies.square().sum((0, 2)).sqrt() * wanted.norm()
@@ -112,9 +115,9 @@ def _alike(
             yield runs[:, place]
 
 
-def _pairs(source: Float[Tensor, "b _"], m: int, pairing: Pairing) -> Complex[Tensor, "b o m"]:
-    """The pairs of every run of 2m coordinates."""
-    runs = source.unfold(1, 2 * m, 1)
+def _pairs(source: Float[Tensor, "b _"], m: int, pairing: Pairing, step: int) -> Complex[Tensor, "b o m"]:
+    """The pairs of every run of 2m coordinates that begins at a multiple of a step."""
+    runs = source.unfold(1, 2 * m, step)
     first, second = (
         (runs[..., :m], runs[..., m:]) if pairing == "halves" else (runs[..., ::2], runs[..., 1::2])
     )

@@ -4,13 +4,19 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spectrope.checkpoints.audit.records import Audit, LayerRecord
+    from spectrope.checkpoints.audit.plane import PlaneTurning
+    from spectrope.checkpoints.audit.records import Audit, DecayRecord, LayerRecord, VisionRecord
 
 COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verdict", "reason")
 SEEN = (
     "Every layer applies what the configuration declares, in everything that was tested: rotation, factor "
     "and mask of every head, norms of queries and keys, biases and their tables, caps and sinks of logits, "
     "values (which must not depend on the position), absolute terms"
+)
+PICTURES = (
+    "Every layer of the vision tower applies the declared rotation by row and column, in everything that was "
+    "tested: axis, frequency and pairing of every pair in every query and key head, its first position and "
+    "factor, the factor on dot products, the mask, values (which must not depend on the position)"
 )
 WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
 UNREAD = "its form of attention is not supported"
@@ -33,39 +39,130 @@ def layer_row(layer: "LayerRecord") -> dict[str, str]:
     }
 
 
+def decay_row(one: "DecayRecord") -> dict[str, str]:
+    """The same of a layer of linear attention."""
+    return {
+        "layer": one.name,
+        "module": one.module,
+        "position": "relative",
+        "effective": _decay(one.effective),
+        "declared": _decay(one.declared),
+        "mask": "causal",
+        "verdict": one.verdict,
+        "reason": "; ".join(map(str, one.findings)) or one.reason,
+    }
+
+
+def _decay(rates: tuple[float, ...]) -> str:
+    return f"decay, rates {rates[0] + 0:.4g} … {rates[-1] + 0:.4g}" if rates else "unknown"
+
+
+def vision_row(one: "VisionRecord") -> dict[str, str]:
+    """The same of a layer of a vision tower."""
+    return {
+        "layer": one.name,
+        "module": one.module,
+        "position": one.position,
+        "effective": "unknown" if one.effective is None else one.effective.describe(),
+        "declared": one.declared.describe(),
+        "mask": one.mask,
+        "verdict": one.verdict,
+        "reason": "; ".join(map(str, one.findings)),
+    }
+
+
+def layer_rows(audit: "Audit") -> list[dict[str, str]]:
+    """A row per layer under `COLUMNS`, those of linear attention in their places among the others."""
+    seen = list(map(vision_row, audit.vision))
+    if not audit.decays:
+        return [*map(layer_row, audit.layers), *seen]
+    rows = [(layer.layer, layer_row(layer)) for layer in audit.layers]
+    rows += [(one.layer, decay_row(one)) for one in audit.decays]
+    return [*(row for _, row in sorted(rows, key=lambda numbered: numbered[0])), *seen]
+
+
 def title(audit: "Audit") -> str:
     """Model, length and arithmetic."""
-    return f"{audit.model} ({audit.architecture}), {audit.length} positions in {audit.dtype}"
+    return f"{audit.model} ({audit.architecture}), {extent(audit)} in {audit.dtype}"
+
+
+def extent(audit: "Audit") -> str:
+    """What was audited: a number of positions, or a picture."""
+    if audit.layers or not audit.vision:
+        return f"{audit.length} positions"
+    rows, columns = audit.vision[0].grid
+    return f"a picture of {rows} × {columns} patches"
 
 
 def shown_rows(audit: "Audit") -> list[tuple[str, ...]]:
     """A row per embedding and layer under `SHOWN`."""
-    layers = map(layer_row, audit.layers)
-    return [*_embeddings(audit), *(tuple(row[name] for name in SHOWN) for row in layers)]
+    rows = (tuple(row[name] for name in SHOWN) for row in layer_rows(audit))
+    return [*_embeddings(audit), *rows]
 
 
 def reasons(audit: "Audit") -> list[tuple[str, str]]:
     """Where something does not match, and why."""
     findings = [(one.where, f"{one.code} {one.message}; {one.impact}") for one in audit.records]
-    others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
+    others = [(f"layer {one.name}", one.reason) for one in (*audit.layers, *audit.decays) if one.reason]
     refused = [(f"serving mode {one.mode}", one.reason) for one in audit.serving_modes if one.reason]
     read = {layer.module for layer in audit.layers}
     unread = [(module, PARTLY if module in read else UNREAD) for module in audit.unread]
     without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
-    unserved = [("not checked", one) for one in audit.unserved]
+    unserved = [("not checked", one) for one in (*audit.unserved, audit.unseen) if one]
     return [*findings, *others, *_absolutes(audit), *refused, *unread, *without, *unserved]
 
 
 def closing(audit: "Audit") -> str:
     """What an audit without findings looked at, and what it did not."""
+    return " ".join(filter(None, (_of_texts(audit), _of_pictures(audit))))
+
+
+def _of_pictures(audit: "Audit") -> str:
+    """What was seen of vision towers."""
+    if not audit.vision:
+        return ""
+    rows, columns = audit.vision[0].grid
+    exercised = all(one.exercised for one in audit.vision)
+    tried = ", outputs of attention functions for random inputs" if exercised else ""
+    unseen = "" if exercised else "outputs of attention functions; "
+    if any(one.origin is None for one in _turnings(audit)):
+        unseen += "the first position; "
+    return (
+        f"{PICTURES}{tried}, on one picture of {rows} × {columns} patches. Not checked there: {unseen}"
+        "pictures of other sizes, several at once and videos; learned positions; norms of queries and keys; "
+        "weights."
+    )
+
+
+def _turnings(audit: "Audit") -> list["PlaneTurning"]:
+    return [one.effective for one in audit.vision if one.effective is not None]
+
+
+def _of_texts(audit: "Audit") -> str:
+    """The same of layers over tokens."""
+    if not audit.layers:
+        return ""
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
     modes = "" if audit.serving_modes or audit.unserved else "serving modes"
-    unseen = [*_beyond(audit), modes, *audit.unserved, untried, *audit.unexercised, WEIGHTS]
+    unseen = [*_beyond(audit), modes, *audit.unserved, audit.unseen, untried, *audit.unexercised, WEIGHTS]
     tried = "" if names else ", outputs of attention functions for random inputs"
     served = ", ".join(one.mode for one in audit.serving_modes)
     alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""
-    return f"{SEEN}{tried}.{alike} Not checked: {'; '.join(filter(None, unseen))}."
+    return f"{SEEN}{tried}.{alike}{_linear(audit)} Not checked: {'; '.join(filter(None, unseen))}."
+
+
+def _linear(audit: "Audit") -> str:
+    """What was seen of layers of linear attention."""
+    if not audit.decays:
+        return ""
+    names = ", ".join(one.name for one in audit.decays)
+    reach = max(one.reach for one in audit.decays)
+    cached = ", also behind a cache" if all(one.cached for one in audit.decays) else ""
+    return (
+        f" In linear attention (layers {names}), the weight of one key decays in every head as declared, up "
+        f"to lag {reach}{cached}; padding and packing were not checked there."
+    )
 
 
 def _beyond(audit: "Audit") -> list[str]:

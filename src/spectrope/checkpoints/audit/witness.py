@@ -36,6 +36,7 @@ def certified_audit(model: nn.Module, audit: Audit) -> Certified:
         audit: Its audit.
     """
     declaration = Declaration(**declared_config(model))
+    audit.require_layers("a certificate")
     found = {one.module: one for one in audit.layers}
     vectors: dict[str, Vectors] = {}
     places = sorted({0, 1, audit.length // 2, audit.length - 1})

@@ -162,6 +162,7 @@ class Audit(Checkpoints):
 
     def _repair(self, model: nn.Module, audit: auditing.Audit, out: Path) -> None:
         """Correct the configuration where that is what is wrong, and say what is to change in code."""
+        audit.require_layers("--fix")
         done = repair(
             Path(self.model),
             Declaration(**declared_config(model)),

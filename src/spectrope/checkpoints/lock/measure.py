@@ -67,6 +67,7 @@ def lock(
     """
     length = min(default_length(model), LOCK_LENGTH) if length is None else length
     found = audit(model, length=length, serving_modes=serving_modes, batch=contents, watch=watch)
+    found.require_layers("a lock")
     norms = _norms(model, [one.module for one in found.layers], contents)
     config: Any = model.config
     source = str(getattr(config, "_name_or_path", "") or "")

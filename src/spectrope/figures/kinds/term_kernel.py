@@ -11,7 +11,7 @@ DESIGN = "balanced"
 
 
 class TermKernel(Figure, name="term_kernel"):
-    """Lag effect of the position-position term, which Assumption 3.2 of the first paper is about, with the range of its entries."""
+    """Lag effect of the position-position term of the first paper, with the range of its entries."""
 
     title = "Kernel of the position-position term"
     place = 36

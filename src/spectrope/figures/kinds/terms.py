@@ -19,7 +19,7 @@ KEY = alt.Legend(orient="bottom", columns=2, padding=0, symbolSize=80, symbolTyp
 
 
 class TermsFigure(Figure, name="terms"):
-    """Share of each term of the first paper's Eq. 8 in the energy of logits, stacked, with their covariance."""
+    """Share of each term of the paper's Eq. 8 in the energy of logits, stacked, with their covariance."""
 
     title = "Terms of content and position in logits"
     place = 35

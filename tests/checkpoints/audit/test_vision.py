@@ -1,0 +1,424 @@
+"""Vision towers: unmodified ones match, and what is wrong with a rotation by row and column is named."""
+
+import functools
+import json
+import math
+import sys
+
+import pytest
+import torch
+import transformers
+from tests.checkpoints.audit.vision import HOMES, small_tower
+from tests.checkpoints.audit.zoo import DTYPES, in_precision
+
+from spectrope.checkpoints.adapters.towers import FORMS, GRID
+from spectrope.checkpoints.audit import audit, diff
+from spectrope.checkpoints.lock import lock
+from spectrope.cli import main
+from spectrope.core import ConfigError, UnsupportedError, unwatched
+
+ROWS, COLUMNS = GRID
+PATCHES = ROWS * COLUMNS
+
+
+def found(model):
+    return audit(model, watch=unwatched)
+
+
+def code(model):
+    return sys.modules[type(model).__module__]
+
+
+@pytest.mark.parametrize("family", sorted(FORMS))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_unmodified_tower_matches(family, dtype):
+    result = found(small_tower(family, dtype))
+    assert [(where, str(finding)) for where, finding in result.findings] == []
+    assert result.ok
+    assert [one.layer for one in result.vision] == [0, 1]
+    assert all(one.effective.origin is not None and one.exercised for one in result.vision)
+
+
+def test_every_known_tower_can_be_built():
+    assert set(FORMS) <= set(HOMES)
+
+
+@pytest.mark.parametrize("family", ["pixtral", "qwen2_vl_vision"])
+def test_frequencies_are_those_of_the_library(family):
+    model = small_tower(family)
+    rotary = next(m for m in model.modules() if hasattr(m, "recomposition_frequencies"))
+    places = torch.cartesian_prod(torch.arange(ROWS), torch.arange(COLUMNS))
+    cos, sin = rotary(torch.zeros(1), places)
+    angles = torch.atan2(sin, cos)[:, : cos.shape[-1] // 2].double()
+    for one in found(model).vision:
+        for turning in (one.declared, one.effective):
+            wrong = torch.polar(torch.ones_like(angles), turning.angles(places) - angles) - 1
+            assert wrong.abs().max() < 1e-5
+
+
+def test_frequencies_of_dinov3_are_normalised_by_the_grid():
+    turning = found(small_tower("dinov3_vit", rope_theta=64.0)).vision[0].effective
+    speeds = [2 * math.pi * 64.0 ** (-j / 4) for j in range(4)]
+    assert turning.rows == pytest.approx([2 / ROWS * speed for speed in speeds] + [0] * 4, abs=1e-6)
+    assert turning.columns == pytest.approx([0] * 4 + [2 / COLUMNS * speed for speed in speeds], abs=1e-6)
+    assert turning.origin == ((1 - ROWS) / 2, (1 - COLUMNS) / 2)
+    assert turning.base == 64.0
+
+
+def of_coordinates(change):
+    """DINOv3's coordinates (patches, 2) changed before they turn anything."""
+
+    def inject(model, patch):
+        own = code(model).get_patches_center_coordinates
+        patch.setattr(code(model), "get_patches_center_coordinates", lambda *a, **g: change(own(*a, **g)))
+
+    return inject
+
+
+def of_places(change):
+    """Rows and columns (patches, 2) changed on the way into the rotary module."""
+
+    def inject(model, patch):
+        rotary = next(m for m in model.modules() if hasattr(m, "recomposition_frequencies"))
+
+        def enter(_, args):
+            return args[0], change(args[1])
+
+        rotary.register_forward_pre_hook(enter)
+
+    return inject
+
+
+def of_table(change, layers=(0, 1)):
+    """Cosines and sines (patches, d) changed before queries and keys are rotated."""
+
+    def inject(model, patch):
+        name = next(
+            n for n in ("apply_rotary_pos_emb_vision", "apply_rotary_pos_emb") if hasattr(code(model), n)
+        )
+        own, calls = getattr(code(model), name), []
+
+        def rotate(q, k, cos, sin, **given):
+            calls.append(name)
+            plain = functools.partial(own, **given)
+            changed = (len(calls) - 1) % 2 in layers
+            return change(plain, q, k, cos, sin) if changed else plain(q, k, cos, sin)
+
+        patch.setattr(code(model), name, rotate)
+
+    return inject
+
+
+def of_frequencies(change):
+    def inject(model, patch):
+        for name, buffer in model.named_buffers():
+            if name.endswith("inv_freq"):
+                buffer.copy_(change(buffer.clone()))
+
+    return inject
+
+
+def shifted_keys(own, q, k, cos, sin):
+    """Keys turn as the patches one column further on."""
+    q = own(q, k, cos, sin)[0]
+    c, s = (x.view(ROWS, COLUMNS, -1) for x in (cos, sin))
+    step_c, step_s = c[:1, 1:2], s[:1, 1:2]  # pixtral's first patch does not turn
+    ahead = (c * step_c - s * step_s).flatten(0, 1), (s * step_c + c * step_s).flatten(0, 1)
+    return q, own(q, k, *ahead)[1]
+
+
+def head_1(own, q, k, cos, sin):
+    """Queries of head 1 are not rotated."""
+    turned, keys = own(q, k, cos, sin)
+    return torch.cat([turned[:, :1], q[:, 1:2], turned[:, 2:]], 1), keys
+
+
+def adjacent(own, q, k, cos, sin):
+    """Neighbouring coordinates are paired, as by code for another layout of the weights."""
+    half = cos.shape[-1] // 2
+    cos, sin = (x[..., :half].repeat_interleave(2, -1) for x in (cos, sin))
+
+    def turn(x):
+        other = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+        return x * cos + other * sin
+
+    return turn(q), turn(k)
+
+
+def in_halves(own, q, k, cos, sin):
+    """Kimi's pairs turn with the column in one half and with the row in the other."""
+    half = cos.shape[-1] // 2
+    order = torch.cat([torch.arange(0, half, 2), torch.arange(1, half, 2)]).repeat(2)
+    order[half:] += half
+    return own(q, k, cos[..., order], sin[..., order])
+
+
+DINO, PIXTRAL, QWEN, KIMI = "dinov3_vit", "pixtral", "qwen2_vl_vision", "kimi_k25_vision"
+# By name: family, what is injected, the code and a part of the message.
+FAULTS = {
+    "DINOv3, axes exchanged": (
+        DINO, of_coordinates(lambda x: x.flip(-1)), "SPE115", "row and column exchanged",
+    ),
+    "DINOv3, coordinates from 0 to 1": (
+        DINO, of_coordinates(lambda x: (x + 1) / 2), "SPE102", "as of coordinates from 0 to 1",
+    ),
+    "DINOv3, no factor 2π": (
+        DINO, of_coordinates(lambda x: x / (2 * math.pi)), "SPE102", "as without the factor 2π",
+    ),
+    "DINOv3, corners instead of centres": (
+        DINO, of_coordinates(lambda x: x - x.new_tensor([1 / ROWS, 1 / COLUMNS])), "SPE402",
+        "row -5.5, column -7.5 declared, row -6, column -8 effective",
+    ),
+    "DINOv3, a column further on": (
+        DINO, of_coordinates(lambda x: x + x.new_tensor([0, 2 / COLUMNS])), "SPE402",
+        "row -5.5, column -6.5 effective",
+    ),
+    "DINOv3, base of texts": (
+        DINO, of_frequencies(lambda f: 10000.0 ** -torch.arange(0, 1, 1 / len(f))), "SPE101",
+        "base: 100 declared, 10",
+    ),
+    "DINOv3, patches in another order": (
+        DINO, of_coordinates(lambda x: x.view(ROWS, COLUMNS, 2).transpose(0, 1).reshape(-1, 2)), "SPE106",
+        "angles: in proportion to row and column declared",
+    ),
+    "Pixtral, base ignored": (
+        PIXTRAL, of_frequencies(lambda f: f ** 1.25), "SPE101", "base: 10000 declared, ",
+    ),
+    "Pixtral, rows and columns of one progression": (
+        PIXTRAL, of_frequencies(lambda f: f[: len(f) // 2].repeat(2)), "SPE102", "× 1 by row, × 3.16",
+    ),
+    "Pixtral, axes exchanged": (
+        PIXTRAL, of_places(lambda x: x.flip(-1)), "SPE115", "row and column exchanged",
+    ),
+    "Pixtral, columns from 1": (
+        PIXTRAL, of_places(lambda x: x + x.new_tensor([0, 1])), "SPE402",
+        "row 0, column 1 effective (harmless",
+    ),
+    "Pixtral, rows of another width": (
+        PIXTRAL,
+        of_places(lambda _: torch.stack([torch.arange(PATCHES) // 17, torch.arange(PATCHES) % 17], -1)),
+        "SPE111", "counted in rows of 17 patches",
+    ),
+    "Pixtral, rows end at 7": (
+        PIXTRAL, of_places(lambda x: x.clamp(max=7)), "SPE111", "rows and columns stay at 7",
+    ),
+    "Pixtral, one index": (
+        PIXTRAL, of_places(lambda _: torch.arange(PATCHES)[:, None].expand(-1, 2)), "SPE111",
+        "one index of the patch on both axes",
+    ),
+    "Pixtral, keys a column ahead": (PIXTRAL, of_table(shifted_keys), "SPE108", "position of keys"),
+    "Pixtral, sine lost its sign": (
+        PIXTRAL, of_table(lambda own, q, k, c, s: own(q, k, c, -s)), "SPE107",
+        "sense of rotation: 1 declared",
+    ),
+    "Pixtral, not rotated": (
+        PIXTRAL, of_table(lambda own, q, k, c, s: (q, k)), "SPE110",
+        "rotary by row and column, base 10000 declared, none",
+    ),
+    "Pixtral, keys not rotated": (
+        PIXTRAL, of_table(lambda own, q, k, c, s: (own(q, k, c, s)[0], k)), "SPE110",
+        "encoding of keys alone",
+    ),
+    "Pixtral, pairing": (PIXTRAL, of_table(adjacent), "SPE104", "halves declared, adjacent effective"),
+    "Qwen2-VL, blocks ignored": (
+        QWEN,
+        of_places(lambda _: torch.cartesian_prod(torch.arange(ROWS), torch.arange(COLUMNS))),
+        "SPE111", "those of reading order, not of blocks",
+    ),
+    "Qwen2-VL, axes exchanged": (QWEN, of_places(lambda x: x.flip(-1)), "SPE115", "row and column exchanged"),
+    "Qwen2-VL, factor on the rotation": (
+        QWEN, of_table(lambda own, q, k, c, s: own(q, k, 1.2 * c, 1.2 * s)), "SPE103", "1 declared, 1.2",
+    ),
+    "Kimi, halves instead of in turn": (
+        KIMI, of_table(in_halves), "SPE115", "pairs 0, 1, 2, 3, … by column, row, column, row, …",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_fault_is_named(name, dtype, monkeypatch):
+    family, inject, expected, message = FAULTS[name]
+    model = small_tower(family)
+    inject(model, monkeypatch)
+    result = found(in_precision(model, dtype))
+    assert result.outcome == "differs"
+    assert {(one.code, one.layer, one.head) for one in result.records} == {
+        (expected, 0, None),
+        (expected, 1, None),
+    }
+    assert all(message in one.message for one in result.records), result.records[0].message
+    assert all("no pictures" in one.impact.reason for one in result.records)
+
+
+def test_a_fault_of_one_head_in_one_layer_is_named(monkeypatch):
+    model = small_tower(PIXTRAL)
+    of_table(head_1, (1,))(model, monkeypatch)
+    (record,) = found(model).records
+    assert (record.code, record.layer, record.head) == ("SPE110", 1, 1)
+    assert "encoding of queries of head 1" in record.message
+
+
+def test_windows_that_are_not_kept_are_named():
+    model = small_tower("qwen2_5_vl_vision")
+    model.config.fullatt_block_indexes = []
+    model.fullatt_block_indexes = [1]
+    (record,) = found(model).records
+    assert (record.code, record.layer) == ("SPE202", 1)
+    assert "windows of 64, 64, 32, 32 patches declared, unlimited effective" in record.message
+
+
+def test_a_wrong_factor_on_dot_products_is_named():
+    model = small_tower(PIXTRAL)
+    model.transformer.layers[1].attention.scaling *= 2
+    (record,) = found(model).records
+    assert (record.code, record.layer) == ("SPE404", 1)
+    assert "0.25 declared, 0.5 effective" in record.message
+
+
+def test_values_that_turn_are_named(monkeypatch):
+    model = small_tower(PIXTRAL)
+    turn = torch.linspace(0.5, 1.5, PATCHES)[None, :, None]
+    model.transformer.layers[0].attention.v_proj.register_forward_hook(lambda _, __, out: out * turn)
+    (record,) = found(model).records
+    assert (record.code, record.layer) == ("SPE112", 0)
+
+
+def test_tokens_before_the_patches_that_turn_are_named(monkeypatch):
+    model = small_tower(DINO)
+    own = code(model).apply_rotary_pos_emb
+
+    def rotate(q, k, cos, sin, **given):
+        before = q.shape[2] - PATCHES
+        cos, sin = (torch.cat([x[:before], x]) for x in (cos, sin))
+        return own(q, k, cos, sin, **given)
+
+    monkeypatch.setattr(code(model), "apply_rotary_pos_emb", rotate)
+    records = found(model).records
+    assert {one.code for one in records} == {"SPE109"}
+    assert "rotation of the tokens before the patches: none declared" in records[0].message
+
+
+def test_the_base_in_the_file_is_the_declared_one(tmp_path):
+    small_tower(DINO, rope_theta=50.0).save_pretrained(tmp_path)
+    result = audit(tmp_path, watch=unwatched)
+    assert result.ok
+    assert result.vision[0].declared.base == 50.0
+
+
+def test_a_base_in_the_old_layout_is_read(tmp_path):
+    small_tower(PIXTRAL).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    del fields["rope_parameters"]
+    path.write_text(json.dumps(fields | {"rope_theta": 5000.0}))
+    result = audit(tmp_path, watch=unwatched)
+    assert result.ok
+    assert result.vision[0].declared.base == result.vision[0].effective.base == 5000.0
+
+
+def test_a_tower_without_a_base_is_refused():
+    model = small_tower(PIXTRAL)
+    model.config.rope_parameters = {"rope_type": "axial"}
+    with pytest.raises(ConfigError, match="the configuration of 'pixtral' has no rope_theta"):
+        found(model)
+
+
+def qwen2_vl(**vision):
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+    text = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
+    text |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+    tower = {"embed_dim": 64, "hidden_size": 32, "depth": 2, "num_heads": 4, "patch_size": 4, "mlp_ratio": 2}
+    marks = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+    tokens = {name: 60 + i for i, name in enumerate(marks)}
+    config = transformers.Qwen2VLConfig(
+        text_config=text | {"rope_parameters": rope}, vision_config=tower | vision, **tokens
+    )
+    torch.manual_seed(0)
+    return transformers.Qwen2VLForConditionalGeneration(config).eval()
+
+
+def test_the_record_serialises():
+    (one, _) = json.loads(json.dumps(found(small_tower(DINO)).to_dict()))["vision"]
+    assert one["grid"] == list(GRID)
+    assert one.keys() == {
+        "module", "tower", "layer", "grid", "position", "mask", "effective", "declared", "verdict",
+        "findings", "exercised",
+    }  # fmt: skip
+    assert one["effective"].keys() == one["declared"].keys() == {
+        "pairing", "rows", "columns", "row_errors", "column_errors", "base", "origin", "gain", "phase_error",
+    }  # fmt: skip
+
+
+class TestATowerBesideItsText:
+    def test_both_are_audited(self):
+        result = audit(qwen2_vl(), length=32, watch=unwatched)
+        assert result.ok
+        assert [one.module for one in result.vision] == [f"model.visual.blocks.{i}.attn" for i in (0, 1)]
+        assert result.to_frame()["layer"].to_list() == ["0", "1", "vision 0", "vision 1"]
+
+    def test_a_fault_of_the_tower_leaves_the_text_right(self, monkeypatch):
+        model = qwen2_vl()
+        of_places(lambda x: x.flip(-1))(model.model.visual, monkeypatch)
+        result = audit(model, length=32, watch=unwatched)
+        assert {layer.verdict for layer in result.layers} == {"matches"}
+        assert {(one.where, one.code) for one in result.records} == {
+            ("layer vision 0", "SPE115"), ("layer vision 1", "SPE115"),
+        }  # fmt: skip
+
+    def test_a_tower_that_does_not_run_is_named_as_not_checked(self):
+        result = audit(qwen2_vl(spatial_merge_size=5), length=32, watch=unwatched)
+        assert result.vision == ()
+        assert result.ok
+        assert "cannot be measured on a picture of 12 × 16 patches" in str(result)
+
+    def test_a_tower_of_another_form_is_named_as_not_checked(self):
+        text = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
+        text |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+        tower = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+        config = transformers.LlavaConfig(
+            text_config=text | {"model_type": "llama"},
+            vision_config=tower | {"model_type": "clip_vision_model", "image_size": 16, "patch_size": 4},
+            image_token_index=60,
+        )
+        model = transformers.LlavaForConditionalGeneration(config).eval()
+        result = audit(model, length=32, watch=unwatched)
+        assert result.ok
+        assert "not checked: model.vision_tower, which takes other inputs than text" in str(result)
+
+
+class TestWhatIsForTokensAlone:
+    @pytest.mark.parametrize("given", [{"length": 32}, {"serving_modes": True}, {"text": [5] * 16}])
+    def test_options_are_refused(self, given):
+        (name,) = given
+        with pytest.raises(ConfigError, match=f"not on tokens, so {name} does not apply"):
+            audit(small_tower(DINO), watch=unwatched, **given)
+
+    def test_a_lock_is_refused(self):
+        model = small_tower(DINO)
+        with pytest.raises((ConfigError, UnsupportedError)):
+            lock(model, watch=unwatched)
+
+    def test_a_difference_is_refused(self):
+        one = found(small_tower(DINO))
+        with pytest.raises(UnsupportedError, match="compares attention over tokens"):
+            diff(one, one)
+
+
+def test_the_command_says_what_was_looked_at_and_writes_a_page(tmp_path, capsys):
+    small_tower(DINO).save_pretrained(tmp_path / "model")
+    page = tmp_path / "audit.html"
+    assert main(["audit", str(tmp_path / "model"), "--out", str(page)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "a picture of 12 × 16 patches in float32" in printed
+    assert "Not checked there: pictures of other sizes" in printed
+    assert "rotary by row and column, base 100" in page.read_text()
+
+
+def test_a_correction_of_a_tower_is_refused(tmp_path, monkeypatch, capsys):
+    model = small_tower(DINO)
+    model.save_pretrained(tmp_path / "model")
+    of_coordinates(lambda x: x.flip(-1))(model, monkeypatch)
+    assert main(["audit", str(tmp_path / "model"), "--fix", str(tmp_path / "corrected")]) == 2
+    assert "--fix compares attention over tokens" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "corrected").exists()

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
+from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values, Within
 from spectrope.study.quantities import Seen
 
 Word = Literal["saturated", "reproduced", "direction only", "contradicted", "undecided", "not testable here"]
@@ -218,7 +218,17 @@ def _whole(
         return refused, f"its premise {_told(bad)}: {bad.part.quantity}"
     if deciding.part.untestable:
         return refused, deciding.part.untestable
-    return deciding.word, WORDS[deciding.word]
+    return deciding.word, _meaning(deciding)
+
+
+def _meaning(finding: PartResult) -> str:
+    """What the word of a part says of its interval; a bound has no direction in which it could fail."""
+    sides: dict[Word, str] = {
+        "reproduced": "the interval lies on the predicted side of the bound",
+        "contradicted": "the interval lies on the other side of the predicted bound",
+    }
+    is_bound = finding.part.prediction.null is None and not isinstance(finding.part.prediction, Within)
+    return sides.get(finding.word, WORDS[finding.word]) if is_bound else WORDS[finding.word]
 
 
 def _told(finding: PartResult) -> str:

@@ -35,7 +35,7 @@ class DroppedPositions(BandClaim, name="dropped-positions"):
     test = (
         "2,000 held-out sequences, lengthened by fillers, with the labels of training. Both runs take the "
         "same number of steps. Differences are paired by seed; runs that have not learned the task at the "
-        "length of training do not count, and a second part compares them there. Student's t over seeds."
+        "length of training do not count; a second part compares all runs there. Student's t over seeds."
     )
     tables = ("lengths",)
 
@@ -51,12 +51,19 @@ class DroppedPositions(BandClaim, name="dropped-positions"):
             quantity="Task 1, RoPE dropped minus kept, held-out accuracy at twice the length",
             prediction=AtLeast(0.0, null=None),
             values=seen.minus("dropped", "kept", longer_accuracy, only_learned=True),
+            beside=_learned(seen),
         )
         yield Part(
             quantity="Task 1, RoPE dropped minus kept, held-out accuracy at the length of training",
             prediction=AtLeast(0.0, null=None),
-            values=seen.minus("dropped", "kept", held_out, only_learned=True),
+            values=seen.minus("dropped", "kept", held_out),
         )
+
+
+def _learned(seen: Seen) -> str:
+    """How many runs have learned the task with positions dropped, in words."""
+    n, n_learned = (len(seen.values("dropped", held_out, only_learned=only)) for only in (False, True))
+    return f"{n_learned} of {n} runs with RoPE dropped learned the task" if n else ""
 
 
 def longer_accuracy(row: StudyRow) -> float | None:

@@ -207,7 +207,7 @@ def test_runs_of_a_comparison_are_taken_up(tiny, tmp_path, capsys):
     where = ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs")]
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
     said = capsys.readouterr()
-    assert "1 new rows" in said.out
+    assert "1 new row from" in said.out
     assert f"left out: {runs[1].id}: " in said.err
     assert runs[2].id not in said.err
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
@@ -230,7 +230,7 @@ def test_a_renamed_run_folder_is_named_and_adds_nothing(tiny, tmp_path, capsys):
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
     said = capsys.readouterr()
-    assert "1 new rows" in said.out
+    assert "1 new row from" in said.out
     (told,) = (line for line in said.err.splitlines() if f"left out: {first.name}-copy: " in line)
     assert f"has the configuration of run {first.name}; rename the folder to {first.name}" in told
     assert [row.run for row in StudyRows.load(tmp_path / "rows" / "tiny.jsonl")] == [second.name]

@@ -309,7 +309,8 @@ def _machine(manifest: Mapping[str, Any]) -> str:
     machine = dict(manifest.get("machine", {}))
     if machine.get("accelerator") == "none":
         del machine["accelerator"]
-    named = _list(machine, {"processor": "{}", "threads": "{} threads", "accelerator": "{}", "system": "{}"})
+    threads = "{} thread" if machine.get("threads") == 1 else "{} threads"
+    named = _list(machine, {"processor": "{}", "threads": threads, "accelerator": "{}", "system": "{}"})
     return ", ".join(filter(None, (named, _list(manifest, {"device": "on {}", "precision": "in {}"}))))
 
 

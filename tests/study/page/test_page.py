@@ -21,12 +21,22 @@ from spectrope.study.claims.counting_ordering import CountingText
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.extrapolation import Extrapolation
 from spectrope.study.claims.grok_med import GrokMed
+from spectrope.study.claims.high_frequencies import HighFrequencies
 from spectrope.study.claims.partial_deposit import PartialDeposit
 from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.claims.tuned import DistanceOrderingTuned, tuned_forms
 from spectrope.study.page import write_replication
 from spectrope.study.page.extras.confounds import waterfall, waterfalls
-from spectrope.study.page.page import cell, headline_cell, headline_note, left_open, machines, seconds_each
+from spectrope.study.page.page import (
+    ClaimSection,
+    cell,
+    families,
+    headline_cell,
+    headline_note,
+    left_open,
+    machines,
+    seconds_each,
+)
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
@@ -98,6 +108,13 @@ def test_a_verdict_is_a_word_with_its_effect_or_a_reason(seeds, test, told):
     assert headline_cell(verdict).startswith(told)
     reason = "not testable here: 3 of at least 6 seeds for RoPE on all heads minus on a quarter"
     assert headline_note(verdict).startswith(reason) == (seeds == 3)
+
+
+def test_claims_of_another_plan_are_corrected_by_themselves():
+    claims = (PartialRoPE(), Extrapolation(), HighFrequencies())
+    sections = [ClaimSection(one, [one.judge(StudyRows())], [], {}, "") for one in claims]
+    together = [[verdict.claim for verdict in family] for family in families(sections)]
+    assert together == [["partial-rope", "extrapolation"], ["high-frequencies"]]
 
 
 def test_a_word_that_the_number_of_decisions_leaves_open_is_marked():
@@ -299,7 +316,7 @@ def test_an_interval_of_another_level_says_so():
     rows = rows_of(PartialDeposit(), tell, seeds=12)
     verdict = PartialDeposit().judge(rows)
     told = [cell(finding, verdict.word) for finding in verdict.findings]
-    assert " at 99.3 % " in told[1]
+    assert "; 99.3 % interval] " in told[1]
     assert " at " not in told[0].split(";")[0]
 
 

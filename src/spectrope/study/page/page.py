@@ -129,7 +129,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         for claim, group in grouped
     ]
     planned = merged(job for case_jobs in jobs.values() for job in case_jobs)
-    open_words = left_open([verdict for section in sections for verdict in section.verdicts])
+    open_words = set[tuple[str, str]]().union(*(left_open(verdicts) for verdicts in families(sections)))
     templates = templates_of("spectrope.study", autoescape=False)
     templates.filters["plain"] = plain
     judged = [(section.claim, verdict) for section in sections for verdict in section.verdicts]
@@ -271,6 +271,14 @@ def steps(scale: str) -> tuple[int, int, int] | None:
 def _steps(scale: str, encoding: str) -> int:
     one = experiment("distance", encoding, scale=scale)
     return one.training.epochs * ceil(one.n_train / one.training.batch_size)
+
+
+def families(sections: Sequence[ClaimSection]) -> list[list[ClaimVerdict]]:
+    """Verdicts that are corrected together: those of one plan, so that later claims do not change others."""
+    by_plan: dict[str, list[ClaimVerdict]] = {}
+    for section in sections:
+        by_plan.setdefault(section.claim.plan_page, []).extend(section.verdicts)
+    return list(by_plan.values())
 
 
 def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:

@@ -92,6 +92,8 @@ MEANINGS = {
     "layer": "layer, from 0",
     "layers": "layers that share the kernel",
     "learning_rate": "learning rate of the run",
+    "epochs": "passes over the training data in the whole run",
+    "n_train": "number of training examples",
     "loss": "mean cross entropy, in nats",
     "loss_increase_estimate": "first-order estimate of what silencing the head adds to the loss, in nats",
     "low": "lower end of the 95 % interval, in the unit of what it is an interval of",

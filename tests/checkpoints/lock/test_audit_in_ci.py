@@ -105,8 +105,10 @@ def test_the_page_leads_to_a_red_build_and_back_to_green(runner, tmp_path, monke
 
 
 def run_gitlab(env, folder):
-    """The job of the template, with its own variables."""
-    job = yaml.safe_load((ROOT / "templates" / "spectrope.gitlab-ci.yml").read_text())["spectrope"]
+    """The job of the template, which the page shows, with its own variables."""
+    template = (ROOT / "templates" / "spectrope.gitlab-ci.yml").read_text()
+    assert template in blocks("yaml", "3. Add the build")
+    job = yaml.safe_load(template)["spectrope"]
     assert job["artifacts"]["reports"]["junit"] == "spectrope.xml"
     return bash("\n".join(job["script"]), env | job["variables"], folder)
 

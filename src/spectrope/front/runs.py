@@ -71,10 +71,11 @@ def table(runs: Run | Iterable[Run] | str | Path = "runs") -> pl.DataFrame:
     """Collect runs in one data frame, one row per run; columns do not depend on the kind of run.
 
     Columns: what distinguishes the runs (`run`, its id; `laboratory`, `task`, `encoding`, `scale`,
-    `condition`, `seed`, `tuning`, `learning_rate`, `epochs`, `n_train`), the `precision` of matrix products in
-    a finished run, accuracies in percent (`train`, `test`, and `ceiling`, the best that the labels allow), `test_loss` in
-    nats, whether training `diverged`, the largest `drop` of an ablated head in percentage points with its
-    `layer` and `head`, counted from 0, the number of `parameters`, the `seconds` of training, and the `path`.
+    `condition`, `seed`, `tuning`, `learning_rate`, `epochs`, `n_train`), the `precision` of matrix products
+    in a finished run, accuracies in percent (`train`, `test`, and `ceiling`, the best that the labels
+    allow), `test_loss` in nats, whether training `diverged`, the largest `drop` of an ablated head in
+    percentage points with its `layer` and `head`, counted from 0, the number of `parameters`, the `seconds`
+    of training, and the `path`.
     Values that a run does not have are null.
 
     Args:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from spectrope.encodings import Pairing
 
 Takes = Literal["pixels", "patches"]
-Split = Literal["rows, columns", "columns, rows", "columns and rows in turn", "alternate frequencies"]
+AxisSplit = Literal["rows, columns", "columns, rows", "columns and rows in turn", "alternate frequencies"]
 INPUTS = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
 KINDS = ("vision", "audio")  # In names of architectures.
 GRID = (12, 16)  # Rows and columns of patches, no two alike, so that axes can be distinguished.
@@ -35,7 +35,7 @@ class TowerForm:
     """
 
     takes: Takes
-    split: Split = "rows, columns"
+    split: AxisSplit = "rows, columns"
     pairing: Pairing = "halves"
     normalised: bool = False
     in_blocks: bool = False

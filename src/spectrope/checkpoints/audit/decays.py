@@ -21,7 +21,7 @@ LAW = "exp(-rate × lag)"
 
 
 @dataclass(frozen=True, eq=False)
-class Decay:
+class FittedDecay:
     r"""How the weight of a key falls with the lag, in each head.
 
     Args:
@@ -130,7 +130,7 @@ class LinearAudit:
         """Error of a rate in 1 / positions that rounding alone can cause."""
         return 4 * self.noise / reach
 
-    def _rates(self, layer: int, declared: tuple[float, ...], seen: Decay) -> Iterator[Discrepancy]:
+    def _rates(self, layer: int, declared: tuple[float, ...], seen: FittedDecay) -> Iterator[Discrepancy]:
         """One finding of all heads, or one of each whose rate differs."""
         rates, floor = seen.rates.tolist(), self._floor(seen.reach)
         pairs = list(enumerate(zip(declared, rates, strict=True)))
@@ -167,7 +167,7 @@ class LinearAudit:
         ratio = rates[0] / declared[0]
         return f"all heads, {ratio:.3g} times" if near(tuple(ratio * rate for rate in declared)) else ""
 
-    def _law(self, seen: Decay) -> Iterator[Discrepancy]:
+    def _law(self, seen: FittedDecay) -> Iterator[Discrepancy]:
         """Where weights are no exponential of the lag, or keys after the query are read."""
         if seen.ahead > max(1e-6, self.noise):
             share = f"up to {seen.ahead:.2g} of the weight at lag 0"
@@ -180,7 +180,7 @@ class LinearAudit:
             note = f"logarithms of weights; heads {', '.join(map(str, heads))}"
             yield Discrepancy("decay over the lag", LAW, got, note)
 
-    def _served(self, seen: Decay, served: Decay) -> Iterator[Discrepancy]:
+    def _served(self, seen: FittedDecay, served: FittedDecay) -> Iterator[Discrepancy]:
         """Where a cache changes the rates or the law."""
         floor = self._floor(seen.reach)
         for head, (a, b) in enumerate(zip(seen.rates.tolist(), served.rates.tolist(), strict=True)):
@@ -212,7 +212,7 @@ def at_origin(weights: Float[Tensor, "b t h"], origins: tuple[int, ...]) -> Floa
     return torch.stack([row[origin] for row, origin in zip(weights, origins, strict=True)])
 
 
-def fit_decay(weights: Float[Tensor, "b t h"], origins: tuple[int, ...]) -> Decay:
+def fit_decay(weights: Float[Tensor, "b t h"], origins: tuple[int, ...]) -> FittedDecay:
     r"""The exponential through the weights of one key, by least squares on their logarithms.
 
     The line :math:`-s n` goes through the weight at lag 0. Lags are fitted from 0 on, as long as the weight
@@ -229,7 +229,7 @@ def fit_decay(weights: Float[Tensor, "b t h"], origins: tuple[int, ...]) -> Deca
         before = max(before, ratio[:origin].abs().max().item() if origin else 0.0)
         logs.append(ratio[origin:].clamp(min=0).log())
     fits = [_head_fit([one[:, head] for one in logs]) for head in range(weights.shape[-1])]
-    return Decay(
+    return FittedDecay(
         rates=torch.tensor([rate for rate, _, _ in fits], dtype=torch.float64),
         departures=torch.tensor([departure for _, departure, _ in fits], dtype=torch.float64),
         lags=tuple(lag for _, _, lag in fits),

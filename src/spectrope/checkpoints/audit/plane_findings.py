@@ -15,7 +15,7 @@ from spectrope.checkpoints.audit.rotary import FREQUENCY, rounded, wrapped
 
 AXES = ("row", "column")
 NEAR = 5e-3  # Relative difference up to which a factor on all frequencies is explained.
-Place = tuple[str, int]  # "queries" or "keys", and the head.
+HeadOfSide = tuple[str, int]  # "queries" or "keys", and the head.
 
 
 def place_findings(vectors: PatchVectors, declared: DeclaredPlane, noise: float) -> list[Discrepancy]:
@@ -230,7 +230,7 @@ def _place(origin: tuple[float, float] | None) -> str:
     return f"row {row:g}, column {column:g}"
 
 
-def by_place(of: dict[Place, list[Discrepancy]], together: list[Discrepancy]) -> list[Discrepancy]:
+def by_place(of: dict[HeadOfSide, list[Discrepancy]], together: list[Discrepancy]) -> list[Discrepancy]:
     """Findings of the layer where all heads share them, else of one side or of single heads.
 
     Args:

@@ -10,7 +10,7 @@ from spectrope.lab.training.config import Experiment
 from spectrope.store import Run
 
 
-class Atlas(Measure, name="atlas"):
+class BandAtlas(Measure, name="atlas"):
     """All cells of an exact atlas in 4 bands, and the table `atlas-heads` of where each head attends."""
 
     def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:

@@ -13,7 +13,7 @@ from spectrope.checkpoints.audit.declared_plane import DeclaredPlane, declared_p
 from spectrope.checkpoints.audit.encoding import describe_mask
 from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.plane import PatchVectors, PlaneTurning, fit_plane
-from spectrope.checkpoints.audit.plane_findings import Place, agree, by_place, place_findings
+from spectrope.checkpoints.audit.plane_findings import HeadOfSide, agree, by_place, place_findings
 from spectrope.checkpoints.audit.records import Position, VisionRecord
 from spectrope.checkpoints.probes.patches import PatchKernel, attending_in, constant_patches
 from spectrope.core import SpectropeError, UnsupportedError
@@ -96,7 +96,7 @@ class TowerAudit:
             exercised=kernel.exercise is not None,
         )
 
-    def _vectors(self, kernel: PatchKernel) -> dict[Place, PatchVectors]:
+    def _vectors(self, kernel: PatchKernel) -> dict[HeadOfSide, PatchVectors]:
         """Queries and keys of each head."""
         places = self.tower.places()
         first = kernel.q.shape[2] - len(places)

@@ -21,7 +21,9 @@ class SpreadBands(BandClaim, name="spread-bands"):
         "Drops of the position heads, those that cost more than 5 points without their positions, are "
         "summed per band. "
         "Runs that have not learned the task, or whose bands cost less than 5 points in all, do not count. "
-        "Student's t over seeds. At most one of claims 19 and 20 can be reproduced."
+        "Student's t over seeds. At most one of claims 19 and 20 can be reproduced. Sequences of `mini` have "
+        "at most 32 tokens, over which pairs of bands 2 and 3 complete less than a twentieth of a turn: that "
+        "they cost nothing says little of longer texts."
     )
 
     def parts(self, seen: Seen) -> Iterator[Part]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.study.band_arms import BandClaim, effective_bands
+from spectrope.study.band_arms import BANDED, BandClaim, effective_bands
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import Seen
 from spectrope.study.verdict import Part
@@ -16,15 +16,7 @@ class SpreadBands(BandClaim, name="spread-bands"):
     statement = "The effects of positions are spread over the spectrum of frequencies."
     source = "The opposite of claim 19; no paper"
     prediction = "1 / Σ (share of a band)², the effective number of 4 bands, over position heads > 2"
-    test = (
-        "`spectrope atlas` removes the rotation of each of 4 bands of each head, on 2,000 held-out examples. "
-        "Drops of the position heads, those that cost more than 5 points without their positions, are "
-        "summed per band. "
-        "Runs that have not learned the task, or whose bands cost less than 5 points in all, do not count. "
-        "Student's t over seeds. At most one of claims 19 and 20 can be reproduced. Sequences of `mini` have "
-        "at most 32 tokens, over which pairs of bands 2 and 3 complete less than a twentieth of a turn: that "
-        "they cost nothing says little of longer texts."
-    )
+    test = BANDED
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         yield Part(

@@ -73,7 +73,8 @@ def test_its_version_is_part_of_the_run(file, monkeypatch):
     assert "own_tasks" not in written(experiment("distance", "rope"))
     run_no_file_yet(monkeypatch)
     with pytest.raises(
-        ConfigError, match=r"task 'first' comes from a file, .* call `TASKS\.resolve` with it in Python"
+        ConfigError,
+        match=r"task 'first' comes from a file, .* pass --own path.* call `TASKS\.resolve` with it or define",
     ):
         read_experiment(fields)
     file.write_text(FILE.replace("comes first", "is first"))

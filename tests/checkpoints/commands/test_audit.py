@@ -23,7 +23,18 @@ RECORD = {
     "layers",
     "serving_modes",
 }
-RECORD |= {"unread", "without", "untried", "far", "unserved", "notes", "decays", "vision", "unseen"}
+RECORD |= {
+    "unread",
+    "without",
+    "untried",
+    "far",
+    "unserved",
+    "notes",
+    "decays",
+    "vision",
+    "unseen",
+    "unexercised",
+}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}

@@ -38,7 +38,7 @@ RECORD |= {
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}
-ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after"}
+ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after", "relative"}
 TURNING = {
     "scaling",
     "factor",

@@ -37,7 +37,7 @@ class BandClaim(Claim):
     conditions = ("controlled",)
     unplanned = "The questions are about the encodings, not about the paper's public code."
     minimum_seeds = FEWEST
-    explored = 100
+    explored = 100  # Where the seeds of the plan begin.
     tables = (ATLAS,)
 
     def arms(self, condition: str, scale: str, seed: int) -> Arms:

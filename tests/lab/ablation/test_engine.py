@@ -208,7 +208,9 @@ def test_content_only_ignores_positions(encoding):
     assert_close(engine(model, data, [everything])[0], predict(bare, data), **CLOSE)
 
 
-@pytest.mark.parametrize("encoding", ["blend", "transformer_xl", "deberta", "shaw", "pope"])
+@pytest.mark.parametrize(
+    "encoding", ["blend", "transformer_xl", "deberta", "shaw", "pope", "differential", "linear_attention"]
+)
 def test_content_only_keeps_what_a_bias_says_of_content(encoding):
     """It equals a model in which every token is at position 0."""
     model, data = decoder(encoding, causal=False), examples(8)

@@ -129,7 +129,7 @@ def begun(job: Job, root: Path) -> None:
 
 def long(name: str) -> Experiment:
     """Many hundred steps, so that it still trains when a worker is killed."""
-    one = tiny(name, epochs=36)
+    one = tiny(name, epochs=72)
     return replace(one, training=replace(one.training, batch_size=4, eval_examples=8))
 
 
@@ -153,7 +153,7 @@ def assert_no_result_is_lost(jobs: list[Job], root: Path, lines: list[dict[str, 
     steps = {n: [(at, line["done"]) for at, line in enumerate(lines) if trains(line, n)] for n in range(4)}
     assert min(done for _, done in steps[0]) == 6  # From its checkpoint, whoever was killed.
     again = [n for n, told in steps.items() if any(b[1] <= a[1] for a, b in itertools.pairwise(told))]
-    assert len(again) == 1  # Whichever the killed worker had.
+    assert again in ([0], [1])  # Of the two that were at work.
     fell = next(b[0] for a, b in itertools.pairwise(steps[again[0]]) if b[1] <= a[1])
     assert fell > victim
     rows = {row.experiment: row for line in lines if "row" in line for row in [StudyRow.read(line["row"])]}

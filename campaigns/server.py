@@ -98,7 +98,8 @@ def _verified(folder: Path) -> dict[str, str]:
     from spectrope.store import load_run
 
     found = {}
-    for path in sorted(one.parent for one in folder.glob("**/config.json.sha256")):
+    files = (one for one in folder.glob("**/config.json.sha256") if not _is_scratch(one.relative_to(folder)))
+    for path in sorted(one.parent for one in files):
         try:
             found[f"{path.relative_to(folder)} verified"] = str(load_run(path).verify())
         except StoreError as error:
@@ -109,7 +110,12 @@ def _verified(folder: Path) -> dict[str, str]:
 def _is_ignored(path: Path) -> bool:
     """Whether a file is no result: a digest, something set aside, or temporary."""
     hidden = any(part.startswith(IGNORED) for part in path.parts)
-    return path.suffix == ".sha256" or path.parts[0] == "tmp" or hidden
+    return path.suffix == ".sha256" or _is_scratch(path) or hidden
+
+
+def _is_scratch(path: Path) -> bool:
+    """Whether a path is below the folder of temporary files."""
+    return path.parts[0] == "tmp"
 
 
 def _digest(path: Path) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
 from tests.study.made import rows_of
 
 from spectrope.cli import BAD_INPUT, main
@@ -259,6 +260,19 @@ def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
     assert (found, complaints) == (2, [])
     carry_out(jobs, again, tmp_path / "runs", Local("cpu"))
     assert {run.id: run.manifest["finished_at"] for run in find_runs(tmp_path / "runs")} == before
+
+
+def test_a_checkpoint_that_a_kill_left_in_a_finished_run_is_removed(tiny, tmp_path):
+    where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "0:1", *where]
+    wanted, stranger = RoPEWithAbsolute().plan("controlled", tiny, (0, 1))[0::2]
+    runs = execute([wanted, stranger], tmp_path / "runs", device="cpu")
+    for run in runs:
+        run.write_tensors("checkpoint", {"step": torch.zeros(1)}, {})
+    assert main([*words, "--dry-run"]) == 0
+    assert all(run.has_tensors("checkpoint") for run in runs)
+    assert main(words) == 0
+    assert [run.has_tensors("checkpoint") for run in runs] == [False, True]
 
 
 @pytest.mark.parametrize(

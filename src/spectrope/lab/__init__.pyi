@@ -90,6 +90,7 @@ __all__ = [
     "choose_protocol",
     "comparison_plan",
     "derangement",
+    "discard_checkpoints",
     "encoding_kernels",
     "estimate",
     "execute",
@@ -172,7 +173,7 @@ from .experiments import (
 from .extrapolation.lengths import EXTRAPOLATED, check_lengths, extrapolate
 from .extrapolation.scalings import SCALINGS
 from .extrapolation.search import search_slowdowns
-from .job import Job, train
+from .job import Job, discard_checkpoints, train
 from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES, TableMeasure

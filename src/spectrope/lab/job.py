@@ -118,9 +118,18 @@ def train(
                     training.fit(watch, stop)
                 facts = _circumstances(training, device) | training.manifest() | memory_used(memory)
                 run.finish(facts | origins)
+    discard_checkpoints(run)
+    return run
+
+
+def discard_checkpoints(run: Run) -> None:
+    """Remove the checkpoints of a finished run; a process killed as it finishes a run leaves them.
+
+    Raises:
+        StoreError: If they cannot be removed.
+    """
     for name in CHECKPOINTS:
         run.remove(name)
-    return run
 
 
 def _require_probed(run: Run, probe: Probe | None) -> None:

@@ -18,7 +18,16 @@ from spectrope.core import (
     require,
     unwatched,
 )
-from spectrope.lab import OWN, OWN_TASKS, SCALES, AnyExperiment, Engine, Job, read_experiment
+from spectrope.lab import (
+    OWN,
+    OWN_TASKS,
+    SCALES,
+    AnyExperiment,
+    Engine,
+    Job,
+    discard_checkpoints,
+    read_experiment,
+)
 from spectrope.store import Run, survey
 from spectrope.study.claim import EXPLORED_AT, Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
@@ -240,6 +249,22 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tu
             rows.add(row)
             n_new += 1
     return n_new, complaints
+
+
+def tidy(root: Path, wanted: Iterable[AnyExperiment]) -> None:
+    """Remove the checkpoints of finished runs, where a process was killed before it did.
+
+    Args:
+        root: Folder of the run folders.
+        wanted: Runs of other experiments are left alone.
+
+    Raises:
+        StoreError: If `root` is no folder, or a checkpoint cannot be removed.
+    """
+    names = {run_name(experiment) for experiment in wanted}
+    for run in survey(root)[0]:
+        if run.finished and run.id in names:
+            discard_checkpoints(run)
 
 
 def carry_out(

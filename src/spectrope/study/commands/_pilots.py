@@ -27,7 +27,7 @@ from spectrope.study.arms import TASKS
 from spectrope.study.commands._common import ROUGH, Results, expected
 from spectrope.study.pilots import Pilots
 from spectrope.study.rows import StudyRows
-from spectrope.study.study import RESULTS, carry_out, harvest, outstanding
+from spectrope.study.study import RESULTS, carry_out, harvest, outstanding, tidy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,8 @@ class RunPilots(EngineOptions):
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
             with plan_bar([job.experiment.label for job in left], pace) as watch:
                 carry_out(left, rows, self.runs, engine, watch)
+        if self.runs.exists() and not self.dry_run:
+            tidy(self.runs, (job.experiment for job in pilots.jobs(rows)))
         show_choice(pilots, rows)
         if self.json:
             print_json(choices(pilots, rows))

@@ -57,6 +57,7 @@ from spectrope.study.study import (
     carry_out,
     harvest,
     outstanding,
+    tidy,
     usual_precision,
 )
 from spectrope.study.verdict import ClaimVerdict
@@ -141,6 +142,8 @@ class RunClaims(Asked, EngineOptions):
 
     def _carry_out_all(self, study: Study, rows: StudyRows, engine: Engine) -> None:
         mistake = self._done(study, rows, engine)
+        if self.runs.exists():
+            tidy(self.runs, (job.experiment for job in study.jobs(rows)))
         show_verdicts(study, rows)
         if self.json:
             print_json(verdict_records(study, rows))

@@ -2,7 +2,8 @@
 
 `python -m campaigns.ray_cluster` starts two raylets, carries `spectrope compare --engine ray` out on them,
 and does one thing to the cluster in the middle. Where machines are left, the sweep must end with the tables
-of a local one; else the command must end with one line and exit code 4, and go on where it is typed again.
+of a local one; else the command must end with one line and exit code 4, and go on where it is typed again
+with the address of a cluster that was started anew.
 """
 
 import argparse
@@ -86,7 +87,7 @@ def trains(folder: Path) -> bool:
 def disturbed(
     place: Path, name: str, act: Callable[[Cluster], object], whole: dict[str, str]
 ) -> dict[str, Any]:
-    """A sweep on a cluster to which something is done once it trains; the same command again if it failed."""
+    """A sweep on a cluster to which something is done once it trains; if it failed, again on a new one."""
     folder = place / re.sub(r"\W", "-", name)
     folder.mkdir()
     cluster = Cluster()
@@ -107,16 +108,10 @@ def disturbed(
     }
     cluster.end()
     if code != 0:
-        again = subprocess.run(
-            [sys.executable, "-m", "spectrope", *WORDS],
-            cwd=folder,
-            env={**os.environ, **ENVIRONMENT},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-        result["code_again"] = again.returncode
+        restarted = Cluster()
+        again = begun(folder, (*WORDS, "--engine", "ray", "--address", restarted.address))
+        result["code_again"], _, _ = _ended(again)
+        restarted.end()
     result["tables_as_local"] = digest(folder / "runs") == whole
     return result
 

@@ -13,7 +13,6 @@ from tests.checkpoints.audit.zoo import DTYPES, in_precision
 
 from spectrope.checkpoints.adapters.towers import FORMS, GRID
 from spectrope.checkpoints.audit import audit, diff
-from spectrope.checkpoints.lock import lock
 from spectrope.cli import main
 from spectrope.core import ConfigError, UnsupportedError, unwatched
 
@@ -394,10 +393,12 @@ class TestWhatIsForTokensAlone:
         with pytest.raises(ConfigError, match=f"not on tokens, so {name} does not apply"):
             audit(small_tower(DINO), watch=unwatched, **given)
 
-    def test_a_lock_is_refused(self):
-        model = small_tower(DINO)
-        with pytest.raises((ConfigError, UnsupportedError)):
-            lock(model, watch=unwatched)
+    def test_a_difference_of_texts_names_their_towers_as_not_compared(self):
+        one = audit(qwen2_vl(), length=32, watch=unwatched)
+        found = diff(one, one)
+        assert found.same
+        assert found.uncompared == ("vision 0", "vision 1")
+        assert "Not compared: layers vision 0, vision 1" in str(found)
 
     def test_a_difference_is_refused(self):
         one = found(small_tower(DINO))

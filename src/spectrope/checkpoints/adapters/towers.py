@@ -151,6 +151,11 @@ def towers(model: nn.Module) -> list[Tower]:
     return found
 
 
+def is_tower(model: nn.Module) -> bool:
+    """Whether a model is such a tower itself, without a part over tokens."""
+    return any(not tower.name for tower in towers(model))
+
+
 def other_towers(model: nn.Module) -> list[str]:
     """Dotted names of the parts of a model that take pictures or sounds and are none of `towers`."""
     known = [one.name for one in towers(model)]

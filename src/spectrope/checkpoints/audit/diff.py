@@ -42,12 +42,14 @@ class Difference(Shown):
         second: Name of the second model.
         length: Positions of both audits.
         layers: What each applies, layer by layer, and where these differ.
+        uncompared: Names of layers that were not compared: linear attention and vision towers.
     """
 
     first: str
     second: str
     length: int
     layers: tuple[LayerDifference, ...]
+    uncompared: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -72,6 +74,8 @@ class Difference(Shown):
         for one in self.layers:
             for finding in one.findings:
                 yield f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
+        if self.uncompared:
+            yield f"Not compared: layers {', '.join(self.uncompared)} (linear attention or a vision tower)."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
@@ -117,7 +121,8 @@ def diff(first: Any, second: Any) -> Difference:
         _layers(a, b, first.length, max(first.noise, second.noise))
         for a, b in zip(first.layers, second.layers, strict=True)
     ]
-    return Difference(first.model, second.model, first.length, (*embeddings, *layers))
+    others = dict.fromkeys(one.name for audit in (first, second) for one in (*audit.decays, *audit.vision))
+    return Difference(first.model, second.model, first.length, (*embeddings, *layers), tuple(others))
 
 
 def _check(what: str, first: int, second: int) -> None:

@@ -89,9 +89,9 @@ def _frequencies(declared: DeclaredPlane, seen: PlaneTurning) -> Discrepancy:
     exchanged = replace(wanted, rows=wanted.columns, columns=wanted.rows)
     got, declared_axes = axes_of(seen), axes_of(wanted)
     if agree(exchanged, seen) or _crossed(declared, seen):
-        return Discrepancy("axes", _words(declared_axes), "row and column exchanged")
+        return Discrepancy("axes", axes_in_words(declared_axes), "row and column exchanged")
     if any(a != b for a, b in zip(declared_axes, got, strict=True) if b != "neither"):
-        return Discrepancy("axes", _words(declared_axes), _words(got))
+        return Discrepancy("axes", axes_in_words(declared_axes), axes_in_words(got))
     if agree(replace(wanted, rows=_minus(wanted.rows), columns=_minus(wanted.columns)), seen):
         return Discrepancy("sense of rotation", "1", "-1")
     return _speeds(declared, seen)
@@ -132,7 +132,7 @@ def axes_of(turning: PlaneTurning) -> list[str]:
     return found
 
 
-def _words(axes: Sequence[str]) -> str:
+def axes_in_words(axes: Sequence[str]) -> str:
     """Runs of pairs that turn with one axis."""
     runs: list[list[int]] = []
     for pair, axis in enumerate(axes):
@@ -216,16 +216,23 @@ def _origin(
     """Where the first patch is at another row or column, or vectors are scaled."""
     if seen.origin is None or wanted.origin is None:
         if vectors.first:
-            yield Discrepancy("first position", _place(wanted.origin), "not near it")
+            yield Discrepancy("first position", place_in_words(wanted.origin), "not near it")
         return
-    if any(abs(a - b) > 0.1 for a, b in zip(seen.origin, wanted.origin, strict=True)):
+    if differ(wanted.origin, seen.origin):
         note = "" if vectors.first else "harmless if queries and keys are shifted alike"
-        yield Discrepancy("first position", _place(wanted.origin), _place(seen.origin), note)
+        yield Discrepancy("first position", place_in_words(wanted.origin), place_in_words(seen.origin), note)
     if seen.gain is not None and not is_near(1.0, seen.gain, noise):
         yield Discrepancy("attention factor", "1", f"{seen.gain:.5g}", residual=abs(seen.gain - 1))
 
 
-def _place(origin: tuple[float, float] | None) -> str:
+def differ(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
+    """Whether two places of the first patch were both seen, and lie apart."""
+    if one is None or other is None:
+        return False
+    return any(abs(a - b) > 0.1 for a, b in zip(one, other, strict=True))
+
+
+def place_in_words(origin: tuple[float, float] | None) -> str:
     row, column = origin or (0.0, 0.0)
     return f"row {row:g}, column {column:g}"
 

@@ -280,7 +280,7 @@ class Audit:
         if not self.layers:
             raise UnsupportedError(
                 f"{purpose} compares attention over tokens, and {self.model} has none; `spectrope audit` "
-                "alone reads vision towers."
+                "and `spectrope lock` read vision towers."
             )
 
     @property

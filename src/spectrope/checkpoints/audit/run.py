@@ -18,7 +18,7 @@ from spectrope.checkpoints.adapters import (
     trained_length,
 )
 from spectrope.checkpoints.adapters.load import Dtype
-from spectrope.checkpoints.adapters.towers import other_towers, towers
+from spectrope.checkpoints.adapters.towers import is_tower, other_towers
 from spectrope.checkpoints.audit.absolutes import absolute_record
 from spectrope.checkpoints.audit.architectures import UNEXERCISED
 from spectrope.checkpoints.audit.capacity import require_memory
@@ -98,7 +98,7 @@ def audit(
         ['matches', 'matches']
     """
     model = _opened(model, layers, dtype, device, opening)
-    if any(not tower.name for tower in towers(model)):
+    if is_tower(model):
         _refuse_of_texts(length, serving_modes, text)
         return _of_tower(model, batch, seed)
     length = default_length(model) if length is None else length

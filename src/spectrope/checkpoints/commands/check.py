@@ -62,4 +62,6 @@ def _outcome(result: CheckedLock) -> str:
 def _closing(result: CheckedLock) -> str:
     if not result.ok:
         return "The encoding changed. If this was intended, write a new lock with `spectrope lock`."
-    return "Nothing changed." if result.whole else "No encoding changed."
+    if not result.whole:
+        return "No encoding changed."
+    return "Nothing changed in what the lock holds." if result.uncovered else "Nothing changed."

@@ -12,7 +12,7 @@ from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOpt
 from spectrope.console import RARE, JsonOption, counted, print_json, say, table
 from spectrope.core import to_dict
 
-COLUMNS = ("layer", "applies", "heads", "verdict")
+COLUMNS = ("layer", "applies", "verdict")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +58,9 @@ class Lock(Checkpoints):
         if self.json:
             print_json(to_dict(held))
             return 0
-        rows = [(one.name, one.applies, str(len(one.heads)), one.verdict) for one in held.layers]
+        rows = [(one.name, one.applies, one.verdict) for one in held.every_layer]
         table(f"{held.model}, {held.length} positions in {held.dtype}", COLUMNS, rows)
-        for one in held.layers:
+        for one in held.every_layer:
             for finding in one.findings:
                 say(f"layer {one.name}, locked with this finding: {finding}")
         say(f"Lock: {self.out}")

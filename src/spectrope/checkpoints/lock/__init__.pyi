@@ -2,7 +2,8 @@
 
 __all__ = ["FILE", "CheckedLock", "Lock", "Move", "check", "lock", "read_lock", "write_lock"]
 
-from .check import CheckedLock, Move, check
+from .check import CheckedLock, check
 from .files import FILE, read_lock, write_lock
 from .measure import lock
+from .move import Move
 from .records import Lock

@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from spectrope.checkpoints.audit.anchored import anchored
-from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
+from spectrope.checkpoints.lock.decays import decay_moves
+from spectrope.checkpoints.lock.move import Move, new_findings
 from spectrope.checkpoints.lock.records import (
     Lock,
     LockedEmbeddings,
@@ -18,41 +19,12 @@ from spectrope.checkpoints.lock.records import (
     LockedLayer,
     LockedServingMode,
 )
+from spectrope.checkpoints.lock.towers import vision_moves
 from spectrope.console import Shown
 
 COLUMNS = ("where", "locked", "now", "verdict")
 OF_FREQUENCIES = ("SPE101", "SPE102")  # Codes of findings that a departure of frequencies explains.
 SAME_WEIGHTS = 1e-3  # Relative difference of the norms of queries and keys that is left to rounding.
-
-
-@dataclass(frozen=True)
-class Move:
-    """One property in which a checkpoint no longer agrees with its lock.
-
-    Args:
-        where: Layer, embeddings or serving mode.
-        what: The respect.
-        locked: What the lock says.
-        now: What was measured.
-        head: Query head; None for a whole layer.
-        note: What it looks like.
-    """
-
-    where: str
-    what: str
-    locked: str
-    now: str
-    head: int | None = None
-    note: str = ""
-
-    @property
-    def code(self) -> str:
-        """Of the catalogue."""
-        return code_of(self.what)
-
-    def __str__(self) -> str:
-        note = f" ({self.note})" if self.note else ""
-        return f"{self.what}: {self.locked} locked, {self.now} now{note}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,6 +55,14 @@ class CheckedLock(Shown):
         return not self.other_weights
 
     @property
+    def uncovered(self) -> tuple[str, ...]:
+        """Parts of the model that the lock does not hold, in words."""
+        held = {one.name for one in self.before.every_layer}
+        added = ", ".join(f"layer {one.name}" for one in self.after.every_layer if one.name not in held)
+        unlocked = (f"{added}, which `spectrope lock` would add",) if added else ()
+        return *unlocked, *self.after.unread, *self.after.outside
+
+    @property
     def versions(self) -> dict[str, tuple[str, str]]:
         """Library versions that differ from those of the lock: locked and current."""
         before, after = self.before.versions, self.after.versions
@@ -107,10 +87,10 @@ class CheckedLock(Shown):
 
     def places(self) -> Iterator[tuple[str, str, str]]:
         """Each place of the lock with what it held and holds, in words."""
-        layers = {one.name: one for one in self.after.layers}
+        layers = {one.name: one for one in self.after.every_layer}
         for one in self.before.embeddings:
             yield f"embeddings of {one.block}", one.table or "no table", _table_of(self.after, one.block)
-        for one in self.before.layers:
+        for one in self.before.every_layer:
             now = layers[one.name].applies if one.name in layers else "missing"
             yield f"layer {one.name}", one.applies, now
         modes = {one.path: one.verdict for one in self.after.paths}
@@ -137,6 +117,8 @@ class CheckedLock(Shown):
                 f"query or key weights differ from the locked ones. If this was intended, run `spectrope "
                 f"lock` again."
             )
+        if self.uncovered:
+            yield f"Not in the lock, so not compared: {'; '.join(self.uncovered)}."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
@@ -147,6 +129,7 @@ class CheckedLock(Shown):
                 {"code": move.code, **dataclasses.asdict(move), "message": str(move)} for move in self.moves
             ],
             "other_weights": list(self.other_weights),
+            "uncovered": list(self.uncovered),
             "versions": {name: list(pair) for name, pair in self.versions.items()},
             "between": self.between,
             "places": self.to_frame().to_dicts(),
@@ -184,6 +167,11 @@ def check(before: Lock, after: Lock) -> CheckedLock:
         elif not differing and not of_layer:
             of_layer += _kernels(one, now)
         moves += of_layer
+    decays, vision = ({one.name: one for one in some} for some in (after.decays, after.vision))
+    for one in before.decays:
+        moves += decay_moves(one, decays[one.name], noise) if one.name in decays else ()
+    for one in before.vision:
+        moves += vision_moves(one, vision[one.name], noise) if one.name in vision else ()
     stacks = {one.block: one for one in after.embeddings}
     for one in before.embeddings:
         moves += _embeddings(one, stacks.get(one.block), noise)
@@ -195,8 +183,8 @@ def check(before: Lock, after: Lock) -> CheckedLock:
 
 def _coverage(before: Lock, after: Lock) -> Iterator[Move]:
     """Layers that are missing, or whose attention is no longer read."""
-    known = {one.name for one in after.layers}
-    for one in before.layers:
+    known = {one.name for one in after.every_layer}
+    for one in before.every_layer:
         if one.name not in known:
             yield Move(f"layer {one.name}", "layers", one.applies, "missing")
     for name in sorted(set(after.unread) - set(before.unread)):
@@ -210,12 +198,7 @@ def _encoding(before: LockedLayer, after: LockedLayer, differing: list[Discrepan
         departure = one.residual if one.residual is not None else _departure(one, before, after)
         if departure > before.tolerance:
             yield Move(where, one.what, one.expected, one.effective, one.head, _declaration(before, after))
-    accepted = {finding.partition(":")[0] for finding in before.findings}
-    for finding in after.findings:
-        respect, _, told = finding.partition(":")
-        code, _, what = respect.partition(" ")
-        if respect not in accepted and what not in seen:
-            yield Move(where, what, "nothing found", told.strip(), note=f"new finding {code}")
+    yield from new_findings(where, before.findings, after.findings, seen)
 
 
 def _departure(one: Discrepancy, before: LockedLayer, after: LockedLayer) -> float:

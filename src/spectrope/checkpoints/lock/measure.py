@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,27 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import evaluating, runs_at
+from spectrope.checkpoints.adapters.towers import is_tower
+from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.diff import tolerance
-from spectrope.checkpoints.audit.records import AbsoluteRecord, HeadRecord, LayerRecord
+from spectrope.checkpoints.audit.records import (
+    AbsoluteRecord,
+    Audit,
+    DecayRecord,
+    HeadRecord,
+    LayerRecord,
+    VisionRecord,
+)
 from spectrope.checkpoints.audit.run import audit, default_length
 from spectrope.checkpoints.audit.serving import AGREE
 from spectrope.checkpoints.lock.records import (
     Lock,
+    LockedDecay,
     LockedEmbeddings,
     LockedHead,
     LockedLayer,
     LockedServingMode,
+    LockedVision,
 )
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 from spectrope.core import Watch
@@ -65,10 +76,9 @@ def lock(
         >>> sp.lock(model, length=64, watch=sp.unwatched).layers[0].applies
         'rotary, base 10000'
     """
-    length = min(default_length(model), LOCK_LENGTH) if length is None else length
-    found = audit(model, length=length, serving_modes=serving_modes, batch=contents, watch=watch)
-    found.require_layers("a lock")
-    norms = _norms(model, [one.module for one in found.layers], contents)
+    found = _audited(model, length, serving_modes, contents, watch)
+    modules = [one.module for one in found.layers]
+    norms = _norms(model, modules, contents) if modules else {}
     config: Any = model.config
     source = str(getattr(config, "_name_or_path", "") or "")
     return Lock(
@@ -77,7 +87,7 @@ def lock(
         config_sha256=_digest(Path(source)) if source else "",
         dtype=found.dtype,
         noise=found.noise,
-        length=length,
+        length=found.length,
         layers_taken=layers_taken,
         contents=contents,
         versions=library_versions(),
@@ -88,7 +98,20 @@ def lock(
             LockedServingMode(path=one.mode, verdict=one.verdict, findings=tuple(map(str, one.findings)))
             for one in found.serving_modes
         ),
+        decays=tuple(map(_decay, found.decays)),
+        vision=tuple(map(_vision, found.vision)),
+        outside=tuple(filter(None, (*found.without, found.unseen, *found.unexercised))),
     )
+
+
+def _audited(
+    model: nn.Module, length: int | None, serving_modes: bool, contents: int, watch: Watch | None
+) -> Audit:
+    """The audit that a lock keeps; of a vision tower on its own, whose length is that of a picture."""
+    if is_tower(model):
+        return audit(model, batch=contents, watch=watch)
+    length = min(default_length(model), LOCK_LENGTH) if length is None else length
+    return audit(model, length=length, serving_modes=serving_modes, batch=contents, watch=watch)
 
 
 def library_versions() -> dict[str, str]:
@@ -131,13 +154,39 @@ def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
         applies=record.effective.describe(turning),
         declared=record.declared.describe(turning),
         verdict=record.verdict,
-        findings=tuple(f"{finding.code} {finding}" for finding in record.findings),
+        findings=_told(record.findings),
         encoding=record.effective,
         heads=tuple(
             _head(one, float(query[one.head]), float(key[one.head]), record.scale, noise)
             for one in record.heads
         ),
     )
+
+
+def _decay(record: DecayRecord) -> LockedDecay:
+    return LockedDecay(
+        name=record.name,
+        module=record.module,
+        rates=record.effective,
+        reach=record.reach,
+        verdict=record.verdict,
+        findings=_told(record.findings),
+    )
+
+
+def _vision(record: VisionRecord) -> LockedVision:
+    return LockedVision(
+        name=record.name,
+        module=record.module,
+        mask=record.mask,
+        turning=record.effective,
+        verdict=record.verdict,
+        findings=_told(record.findings),
+    )
+
+
+def _told(findings: Iterable[Discrepancy]) -> tuple[str, ...]:
+    return tuple(f"{finding.code} {finding}" for finding in findings)
 
 
 def _head(record: HeadRecord, query: float, key: float, scale: float, noise: float) -> LockedHead:

@@ -34,12 +34,7 @@ class LockFile(pytest.File):
         """A test per layer, embedding and serving mode."""
         from spectrope.checkpoints.lock import read_lock
 
-        held = read_lock(self.path)
-        names = [f"embeddings of {one.block}" for one in held.embeddings]
-        names += [f"layer {one.name}" for one in held.layers] + [
-            f"serving mode {one.path}" for one in held.paths
-        ]
-        for name in names:
+        for name in read_lock(self.path).places:
             yield LockedPlace.from_parent(self, name=name)
 
     @cached_property

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.plane import PlaneTurning
 from spectrope.core import Configured
 
 FORMAT = 1  # Rises when a file of an older version can no longer be read.
@@ -56,6 +57,60 @@ class LockedLayer(Configured):
     tolerance: float = 0.0
     encoding: LayerEncoding
     heads: tuple[LockedHead, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedDecay(Configured):
+    """One layer of linear attention with a fixed decay.
+
+    Args:
+        name: Its number.
+        module: Dotted name of its attention module.
+        rates: Rate of each head, in 1 / positions; empty if it could not be measured.
+        reach: Largest lag at which a weight was measured.
+        verdict: Of the audit.
+        findings: What the audit found there, if anything: accepted as it is.
+    """
+
+    name: str
+    module: str
+    rates: tuple[float, ...]
+    reach: int
+    verdict: str
+    findings: tuple[str, ...] = ()
+
+    @property
+    def applies(self) -> str:
+        """What it applies, in words."""
+        if not self.rates:
+            return "linear attention, decay not measured"
+        return f"linear attention, decays of {min(self.rates):.3g} to {max(self.rates):.3g} per position"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedVision(Configured):
+    """One attention layer of a vision tower.
+
+    Args:
+        name: "vision" and its number.
+        module: Dotted name of its attention module.
+        mask: Which patches each query sees, in words.
+        turning: Rotation of the first query head, as measured; absent if nothing turns in a known layout.
+        verdict: Of the audit, which looks at all heads.
+        findings: What the audit found there, if anything: accepted as it is.
+    """
+
+    name: str
+    module: str
+    mask: str
+    turning: PlaneTurning | None = None
+    verdict: str
+    findings: tuple[str, ...] = ()
+
+    @property
+    def applies(self) -> str:
+        """What it applies, in words."""
+        return "no known rotation" if self.turning is None else self.turning.describe()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +168,9 @@ class Lock(Configured):
         layers: A record per attention layer.
         paths: A record per serving mode; empty where they were left out.
         unread: Modules whose form of attention is not supported.
+        decays: A record per layer of linear attention with a fixed decay.
+        vision: A record per attention layer of the vision towers that the audit reads.
+        outside: Parts of the model that no record covers, in words.
     """
 
     format: int = FORMAT
@@ -129,3 +187,20 @@ class Lock(Configured):
     embeddings: tuple[LockedEmbeddings, ...] = ()
     layers: tuple[LockedLayer, ...]
     paths: tuple[LockedServingMode, ...] = ()
+    decays: tuple[LockedDecay, ...] = ()
+    vision: tuple[LockedVision, ...] = ()
+    outside: tuple[str, ...] = ()
+
+    @property
+    def every_layer(self) -> tuple[LockedLayer | LockedDecay | LockedVision, ...]:
+        """Layers of all kinds."""
+        return *self.layers, *self.decays, *self.vision
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Names of everything that is compared."""
+        return (
+            *(f"embeddings of {one.block}" for one in self.embeddings),
+            *(f"layer {one.name}" for one in self.every_layer),
+            *(f"serving mode {one.path}" for one in self.paths),
+        )

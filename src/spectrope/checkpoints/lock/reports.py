@@ -7,8 +7,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from spectrope.checkpoints.audit.catalogue import fault
-from spectrope.checkpoints.lock.check import CheckedLock, Move
+from spectrope.checkpoints.lock.check import CheckedLock
 from spectrope.checkpoints.lock.files import line_of
+from spectrope.checkpoints.lock.move import Move
 from spectrope.core import __version__
 from spectrope.store import replace_file
 

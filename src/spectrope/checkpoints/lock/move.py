@@ -1,0 +1,55 @@
+"""What no longer agrees with a lock."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from spectrope.checkpoints.audit.catalogue import code_of
+
+
+@dataclass(frozen=True)
+class Move:
+    """One property in which a checkpoint no longer agrees with its lock.
+
+    Args:
+        where: Layer, embeddings or serving mode.
+        what: The respect.
+        locked: What the lock says.
+        now: What was measured.
+        head: Query head; None for a whole layer.
+        note: What it looks like.
+    """
+
+    where: str
+    what: str
+    locked: str
+    now: str
+    head: int | None = None
+    note: str = ""
+
+    @property
+    def code(self) -> str:
+        """Of the catalogue."""
+        return code_of(self.what)
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.what}: {self.locked} locked, {self.now} now{note}"
+
+
+def new_findings(
+    where: str, before: Iterable[str], after: Iterable[str], seen: Iterable[str] = ()
+) -> Iterator[Move]:
+    """What the audit finds in a layer now and did not find when it was locked.
+
+    Args:
+        where: The layer.
+        before: Findings of the lock, which were accepted.
+        after: Findings now.
+        seen: Respects in which a change has been noticed already.
+    """
+    accepted, told = {finding.partition(":")[0] for finding in before}, set(seen)
+    for finding in after:
+        respect, _, said = finding.partition(":")
+        code, _, what = respect.partition(" ")
+        if respect not in accepted and what not in told:
+            yield Move(where, what, "nothing found", said.strip(), note=f"new finding {code}")

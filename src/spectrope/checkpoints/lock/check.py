@@ -167,7 +167,8 @@ def check(before: Lock, after: Lock) -> CheckedLock:
         elif not differing and not of_layer:
             of_layer += _kernels(one, now)
         moves += of_layer
-    decays, vision = ({one.name: one for one in some} for some in (after.decays, after.vision))
+    decays = {one.name: one for one in after.decays}
+    vision = {one.name: one for one in after.vision}
     for one in before.decays:
         moves += decay_moves(one, decays[one.name], noise) if one.name in decays else ()
     for one in before.vision:

@@ -67,9 +67,9 @@ def _with_errors_of_both(before: PlaneTurning, after: PlaneTurning) -> PlaneTurn
 
 def _frequencies(where: str, before: PlaneTurning, after: PlaneTurning) -> Move:
     """Other axes, another base, or the pair whose frequency changed most."""
-    axes = axes_of(before), axes_of(after)
-    if axes[0] != axes[1]:
-        return Move(where, "axes", *map(axes_in_words, axes))
+    axes, axes_now = axes_of(before), axes_of(after)
+    if axes != axes_now:
+        return Move(where, "axes", axes_in_words(axes), axes_in_words(axes_now))
     if before.describe() != after.describe():
         return Move(where, "base", before.describe(), after.describe())
     gaps = [
@@ -86,7 +86,7 @@ def _frequencies(where: str, before: PlaneTurning, after: PlaneTurning) -> Move:
 def _start(where: str, before: PlaneTurning, after: PlaneTurning, noise: float) -> Iterator[Move]:
     """Another place of the first patch, or another factor on rotated vectors."""
     if differ(before.origin, after.origin):
-        yield Move(where, "first position", *map(place_in_words, (before.origin, after.origin)))
+        yield Move(where, "first position", place_in_words(before.origin), place_in_words(after.origin))
     then, now = before.gain, after.gain
     if then is not None and now is not None and not is_near(then, now, noise):
         yield Move(where, "attention factor", f"{then:.5g}", f"{now:.5g}")

@@ -1,6 +1,6 @@
 """Vega-Lite specifications: the same panels for the page, one by one, and for files, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -10,6 +10,7 @@ from spectrope.core import StoreError
 from spectrope.figures.base import EMPHASIS, Figure, Panel
 from spectrope.figures.tables import Tables
 
+DIGITS = 10  # Significant ones of the numbers in figures; processors differ in the last of 16.
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 INK, QUIET, FAINT = "#1d1d1b", "#5c5c5c", "#e4e2dc"
 _AXIS = {
@@ -106,10 +107,19 @@ def _layered(panel: Panel) -> dict[str, Any]:
     layers = list(panel.layers.values())
     common = max(layers, key=lambda layer: sum(other.rows is layer.rows for other in layers)).rows
     specs = [
-        layer.spec() if layer.rows is common else {"data": {"values": list(layer.rows)}, **layer.spec()}
+        layer.spec() if layer.rows is common else {"data": _values(layer.rows), **layer.spec()}
         for layer in layers
     ]
-    return {"data": {"values": list(common)}, "layer": specs}
+    return {"data": _values(common), "layer": specs}
+
+
+def _values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows with numbers of as many digits as processors agree on, so that files are the same everywhere."""
+    return {"values": [{name: _rounded(value) for name, value in row.items()} for row in rows]}
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def _row(width: int, columns: int, panels: Sequence[Panel]) -> dict[str, Any]:

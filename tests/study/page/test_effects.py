@@ -1,5 +1,6 @@
 """The table of effects holds what the page prints."""
 
+import numpy as np
 import pytest
 from tests.study.made import jitter, rows_of
 
@@ -21,10 +22,23 @@ def test_each_part_has_its_role_interval_and_p_values():
     evidence = verdict.headline.evidence
     assert headline["verdict"] == "contradicted"
     assert headline["estimate"] == pytest.approx(20.0)
-    assert headline["p_contradicted"] == evidence.p_contradicted
+    assert headline["p_contradicted"] == pytest.approx(evidence.p_contradicted, rel=1e-9)
     assert headline["paper"] == pytest.approx(92.64 - 88.34)
     assert set(table["role"]) == {"headline", "appendix"}
     assert set(table["chosen_from"]) == {1}
+
+
+def test_the_last_digits_of_a_processor_do_not_show():
+    def table(off):
+        rows = rows_of(
+            claim, lambda arm, seed: {"test": (90.0 - 20.0 * (arm == "distance/mla") + jitter(seed)) * off}
+        )
+        return effects([(claim, claim.judge(rows))])
+
+    claim, ulp = LatentAttention(), float(np.finfo(float).eps)
+    one, other = table(1.0), table(1.0 + ulp)
+    assert one.write_csv() == other.write_csv()
+    assert one["estimate"].to_list() != table(1.0 + 1e-8)["estimate"].to_list()
 
 
 def test_exact_ties_have_no_p_values():

@@ -3,10 +3,12 @@
 from collections.abc import Container, Iterable
 
 import polars as pl
+from polars import selectors as cs
 
 from spectrope.study.claim import Claim
 from spectrope.study.verdict import ClaimVerdict, PartResult
 
+DIGITS = 10  # Significant ones; processors differ in the last of 16.
 SCHEMA = {
     "claim": pl.Int64,
     "kind": pl.String,
@@ -46,7 +48,8 @@ def effects(
     both do. Estimates and p-values are null there, and with fewer than two seeds; p-values also where all
     seeds tie exactly, or where `untestable` says why the part decides nothing. p-values are one-sided.
     Where `chosen_from` exceeds 1, the estimate is that of the quantity which came out largest, or nearest, of
-    so many, and the p-values allow for that choice; they are not corrected for the number of parts.
+    so many, and the p-values allow for that choice; they are not corrected for the number of parts. Numbers
+    have ten significant digits.
 
     Args:
         judged: Claims with their verdicts.
@@ -65,7 +68,7 @@ def effects(
         for claim, verdict in judged
         for finding in verdict.findings
     ]
-    return pl.DataFrame(rows, schema=SCHEMA)
+    return pl.DataFrame(rows, schema=SCHEMA).with_columns(cs.float().round_sig_figs(DIGITS))
 
 
 def _part(finding: PartResult) -> dict[str, str | float | int | None]:

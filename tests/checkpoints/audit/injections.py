@@ -140,6 +140,43 @@ def rotating(change: Callable[..., tuple[Tensor, Tensor]], layers: Collection[in
     return inject
 
 
+def indexing(change: Callable[..., tuple[Tensor, Tensor]], layers: Collection[int] = ()) -> Inject:
+    """Let `change` rotate the queries and keys (b, h, t, d) of indexers alone, as `rotating` does."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        for name, module in model.named_modules():
+            if type(module).__name__.endswith("Indexer") and layer_name(name)[1] in (
+                layers or {layer_name(name)[1]}
+            ):
+                patch.setattr(module, "forward", _rotating_within(module.forward, change), raising=False)
+
+    return inject
+
+
+def _rotating_within(forward: Any, change: Callable[..., tuple[Tensor, Tensor]]) -> Any:
+    """A forward pass with changed rotary functions in its module."""
+    code = sys.modules[forward.__self__.__class__.__module__]
+
+    def changed(own: Any) -> Any:
+        def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
+            def by_position(x: Tensor) -> Tensor:
+                return x.transpose(1, 2) if unsqueeze_dim == 2 else x
+
+            turned = change(own, by_position(q), by_position(k), cos, sin)
+            return tuple(map(by_position, turned))
+
+        return rotate
+
+    def run(*args: Any, **given: Any) -> Any:
+        with pytest.MonkeyPatch.context() as inner:
+            for name in ("apply_rotary_pos_emb", "apply_rotary_pos_emb_interleave"):
+                if hasattr(code, name):
+                    inner.setattr(code, name, changed(getattr(code, name)))
+            return forward(*args, **given)
+
+    return run
+
+
 def decaying(change: Callable[[Tensor, int], Tensor], layers: Collection[int]) -> Inject:
     """Change the rates (heads,) of MiniMax's layers of linear attention, given also the layer's number."""
 

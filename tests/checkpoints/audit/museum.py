@@ -18,6 +18,7 @@ from tests.checkpoints.audit.injections import (
     at_kernel,
     attending,
     decaying,
+    indexing,
     looked_up,
     masked,
     options,
@@ -526,6 +527,10 @@ MUSEUM = (
             of("302"), other_way, declared=DISENTANGLED),
     Exhibit("buckets that reach to the length of the text", "NVIDIA/TensorRT/issues/3370", "deberta-v2",
             of("302"), reaching_the_length, declared=DISENTANGLED | {"max_relative_positions": 512}),
+    Exhibit("indexer rotated like latent heads", "vllm-project/vllm/pull/28968", "deepseek_v32", of("104"),
+            indexing(lambda own, q, k, c, s: (interleaved(q, c, s), interleaved(k, c, s)))),
+    Exhibit("interleaving of the indexer ignored", "huggingface/transformers/pull/46842", "glm_moe_dsa",
+            of("104"), indexing(lambda own, q, k, c, s: (in_halves(q, c, s), in_halves(k, c, s)))),
 )  # fmt: skip
 NAMES = {one.name: one for one in MUSEUM}
 

@@ -34,6 +34,7 @@ RECORD |= {
     "vision",
     "unseen",
     "unexercised",
+    "indexers",
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}

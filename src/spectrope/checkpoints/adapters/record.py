@@ -11,6 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from spectrope.checkpoints.adapters.call import FORBIDDEN, Call, exact, split_mask
+from spectrope.checkpoints.adapters.compressed import of_tokens_alone
 from spectrope.checkpoints.adapters.interface import Sink, through_interface, uses_interface
 
 
@@ -33,12 +34,13 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
     """
     unread: list[str] = []
     names = {module: name for name, module in model.named_modules()}
-    if uses_interface(model):
-        with through_interface(model, names, sink, attend):
-            yield unread
-    else:
-        with _Products(model, names, sink, unread):
-            yield unread
+    with of_tokens_alone(model, sink) as sink:
+        if uses_interface(model):
+            with through_interface(model, names, sink, attend):
+                yield unread
+        else:
+            with _Products(model, names, sink, unread):
+                yield unread
 
 
 class _Products(TorchFunctionMode):

@@ -125,6 +125,8 @@ FAULTS = (
             "warpfront/hipfire/pull/241",
             "huggingface/transformers/issues/39687",
             "huggingface/nanotron/pull/427",
+            "vllm-project/vllm/pull/28968",
+            "huggingface/transformers/pull/46842",
         ),
     ),
     Fault(

@@ -27,7 +27,9 @@ LOCAL = frozenset(
     {"big_bird", "led", "longformer", "longt5", "pegasus_x"}
 )  # Of blocks, under fields of their own.
 # Types of layers that have the window, and "full_attention" for those of `WINDOWS_EVERYWHERE`.
-WINDOWED_TYPES = frozenset({"", "sliding_attention", "full_attention"})
+WINDOWED_TYPES = frozenset(
+    {"", "sliding_attention", "full_attention", "compressed_sparse_attention", "heavily_compressed_attention"}
+)
 WINDOW_NAMES = {"gpt_neo": "window_size", "recurrent_gemma": "attention_window_size"}
 GPT_NEO_TYPES = {"global": "full_attention", "local": "sliding_attention"}
 

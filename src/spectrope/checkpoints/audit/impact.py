@@ -55,5 +55,6 @@ class Impact:
 
 NOT_OF_A_LAYER = Impact(reason="it does not belong to an attention layer")
 IN_LINEAR_ATTENTION = Impact(reason="no other decay can be put into a layer of linear attention")
+IN_INDEXER = Impact(reason="no other choice of keys can be put into sparse attention")
 IN_VISION = Impact(reason="no pictures are given, on which a vision tower could be compared")
 UNMEASURED = Impact(reason="the audit measured none")

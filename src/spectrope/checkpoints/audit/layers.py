@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
+from spectrope.checkpoints.adapters.compressed import compresses
 from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
 from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
@@ -187,6 +188,8 @@ def _remedies(record: LayerRecord, subject: Subject, measured: LayerMeasurement)
     if record.findings and declared.buckets is not None:
         table = bucket_table(subject.model, record.module, declared.buckets.n_buckets)
     module = subject.model.get_submodule(record.module)
+    if compresses(module):
+        return [Remedy(module, one, "compressed keys follow those of the tokens") for one in record.findings]
     return [
         Remedy(module, one, substitution_of(one, declared, measured, table, subject.length))
         for one in record.findings

@@ -156,7 +156,7 @@ def _sections(audit: Audit) -> list[Section]:
 
 def _counts(audit: Audit) -> dict[str, int]:
     """Layers by verdict, matches first."""
-    verdicts = [layer.verdict for layer in (*audit.layers, *audit.decays, *audit.vision)]
+    verdicts = [layer.verdict for layer in (*audit.layers, *audit.indexers, *audit.decays, *audit.vision)]
     order = ("matches", "differs", "undeclared", "declaration ambiguous", "cannot tell")
     return {verdict: verdicts.count(verdict) for verdict in order if verdict in verdicts}
 

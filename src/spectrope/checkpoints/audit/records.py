@@ -11,6 +11,7 @@ from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
 from spectrope.checkpoints.audit.impact import (
+    IN_INDEXER,
     IN_LINEAR_ATTENTION,
     IN_VISION,
     NOT_OF_A_LAYER,
@@ -220,6 +221,8 @@ class Audit:
         layers: A record per layer of softmax attention.
         decays: A record per layer of linear attention with a fixed decay.
         vision: A record per attention layer of the vision towers whose rotation by row and column is known.
+        indexers: A record per indexer, which chooses the keys of a layer of sparse attention: the rotation of
+            its queries and keys.
         unseen: Parts of a model of texts that take pictures or sounds and were not audited, "" for none.
         serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
@@ -251,6 +254,7 @@ class Audit:
     decays: tuple[DecayRecord, ...] = ()
     vision: tuple[VisionRecord, ...] = ()
     unseen: str = ""
+    indexers: tuple[LayerRecord, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -266,7 +270,14 @@ class Audit:
         self,
     ) -> tuple["AbsoluteRecord | LayerRecord | DecayRecord | VisionRecord | ServingRecord", ...]:
         """Everything that has a verdict."""
-        return *self.absolutes, *self.layers, *self.decays, *self.vision, *self.serving_modes
+        return (
+            *self.absolutes,
+            *self.layers,
+            *self.indexers,
+            *self.decays,
+            *self.vision,
+            *self.serving_modes,
+        )
 
     def require_layers(self, purpose: str) -> None:
         """Refuse the audit of a vision tower where only layers over tokens are compared.
@@ -311,7 +322,7 @@ class Audit:
         named = [
             *((f"embeddings of {record.block}", record) for record in self.absolutes),
             *((f"layer {record.name}", record) for record in self.layers),
-            *((f"layer {record.name}", record) for record in (*self.decays, *self.vision)),
+            *((f"layer {record.name}", record) for record in (*self.indexers, *self.decays, *self.vision)),
             *((f"serving mode {record.mode}", record) for record in self.serving_modes),
         ]
         return [(name, finding) for name, record in named for finding in record.findings]
@@ -319,16 +330,21 @@ class Audit:
     @property
     def records(self) -> tuple[Finding, ...]:
         """Every finding as a flat record with its code and its impact, the largest impact first."""
-        numbers = {f"layer {record.name}": record.layer for record in self.layers}
-        linear = {f"layer {record.name}": record.layer for record in self.decays}
-        vision = {f"layer {record.name}": record.layer for record in self.vision}
+        measured = {f"layer {record.name}": record.layer for record in self.layers}
+        others = (
+            (self.indexers, IN_INDEXER),
+            (self.decays, IN_LINEAR_ATTENTION),
+            (self.vision, IN_VISION),
+        )
+        unmeasured = {
+            f"layer {record.name}": (record.layer, impact) for some, impact in others for record in some
+        }
         known = iter([impact for some in self.impacts for impact in some])
         found: list[Finding] = []
         for where, finding in self.findings:
-            impact = IN_LINEAR_ATTENTION if where in linear else NOT_OF_A_LAYER
-            impact = IN_VISION if where in vision else impact
-            impact = next(known, UNMEASURED) if where in numbers else impact
-            found.append(finding_of(where, (numbers | linear | vision).get(where), finding, impact))
+            layer, impact = unmeasured.get(where, (measured.get(where), NOT_OF_A_LAYER))
+            impact = next(known, UNMEASURED) if where in measured else impact
+            found.append(finding_of(where, layer, finding, impact))
         return tuple(sorted(found, key=lambda one: one.impact.size, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
@@ -336,7 +352,8 @@ class Audit:
         findings = [dataclasses.asdict(record) for record in self.records]
         values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
         del values["impacts"]
-        for record, one in zip(self.layers, values["layers"], strict=True):
+        of_tokens = [*values["layers"], *values["indexers"]]
+        for record, one in zip((*self.layers, *self.indexers), of_tokens, strict=True):
             if record.effective.turning is not None:
                 fit = record.effective.turning.fit(record.declared.turning)
                 one["effective"]["turning"] |= dataclasses.asdict(fit)

@@ -17,6 +17,7 @@ from spectrope.checkpoints.adapters import (
     runs_at,
     trained_length,
 )
+from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
 from spectrope.checkpoints.audit.absolutes import absolute_record
@@ -26,6 +27,7 @@ from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.decays import LinearAudit
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.indexing import IndexerAudit
 from spectrope.checkpoints.audit.layers import beyond, remedies_of
 from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
@@ -129,6 +131,8 @@ def audit(
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
         linear = LinearAudit(inner, declaration, modules, length, noise)
         decays = linear.records(cached=serving_modes is not False)
+        indexing = IndexerAudit(inner, declaration, modules, length, noise, batch, seed)
+        indexed = indexing.records()
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
         wanted = right if serving_modes is None else serving_modes
         modes = serving_modes_of(model, whole, noise, seed) if wanted else None
@@ -156,11 +160,22 @@ def audit(
         unread=probed.unread,
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
         untried=tuple(probed.untried),
-        unexercised=UNEXERCISED.get(declaration.model_type, ()),
+        unexercised=(
+            *UNEXERCISED.get(declaration.model_type, ()),
+            *indexing.unread(indexed),
+            *_compressed(inner),
+        ),
         decays=decays,
         vision=vision,
         unseen=unseen,
+        indexers=indexed,
     )
+
+
+def _compressed(model: nn.Module) -> tuple[str, ...]:
+    """Keys that do not belong to one token, in words; nothing if there are none."""
+    names = compressing(model)
+    return (f"compressed keys that follow those of the tokens ({', '.join(names)})",) if names else ()
 
 
 def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:

@@ -72,8 +72,8 @@ def vision_row(one: "VisionRecord") -> dict[str, str]:
 
 
 def layer_rows(audit: "Audit") -> list[dict[str, str]]:
-    """A row per layer under `COLUMNS`, those of linear attention in their places among the others."""
-    seen = list(map(vision_row, audit.vision))
+    """A row per layer under `COLUMNS`; those of linear attention have their places among the others."""
+    seen = [*map(layer_row, audit.indexers), *map(vision_row, audit.vision)]
     if not audit.decays:
         return [*map(layer_row, audit.layers), *seen]
     rows = [(layer.layer, layer_row(layer)) for layer in audit.layers]
@@ -149,7 +149,8 @@ def _of_texts(audit: "Audit") -> str:
     tried = "" if names else ", outputs of attention functions for random inputs"
     served = ", ".join(one.mode for one in audit.serving_modes)
     alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""
-    return f"{SEEN}{tried}.{alike}{_linear(audit)} Not checked: {'; '.join(filter(None, unseen))}."
+    beside = f"{_linear(audit)}{_indexing(audit)}"
+    return f"{SEEN}{tried}.{alike}{beside} Not checked: {'; '.join(filter(None, unseen))}."
 
 
 def _linear(audit: "Audit") -> str:
@@ -162,6 +163,17 @@ def _linear(audit: "Audit") -> str:
     return (
         f" In linear attention (layers {names}), the weight of one key decays in every head as declared, up "
         f"to lag {reach}{cached}; padding and packing were not checked there."
+    )
+
+
+def _indexing(audit: "Audit") -> str:
+    """What was seen of indexers."""
+    if not audit.indexers:
+        return ""
+    names = ", ".join(str(one.layer) for one in audit.indexers)
+    return (
+        f" Indexers (layers {names}), which choose the keys of sparse attention, rotate queries and keys as "
+        "declared; their scores, what they choose, and their caches were not checked."
     )
 
 

@@ -93,7 +93,7 @@ def lock(
         versions=library_versions(),
         unread=found.unread,
         embeddings=tuple(_embeddings(one, found.noise) for one in found.absolutes),
-        layers=tuple(_layer(one, norms, found.noise) for one in found.layers),
+        layers=tuple(_layer(one, norms, found.noise) for one in (*found.layers, *found.indexers)),
         paths=tuple(
             LockedServingMode(path=one.mode, verdict=one.verdict, findings=tuple(map(str, one.findings)))
             for one in found.serving_modes
@@ -147,7 +147,13 @@ def _norms(model: nn.Module, modules: list[str], contents: int) -> Norms:
 
 def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
     turning = record.declared.turning
-    query, key = norms[record.module]
+    heads: tuple[LockedHead, ...] = ()  # Of an indexer, whose kernel holds for its own use alone.
+    if record.module in norms:
+        query, key = norms[record.module]
+        heads = tuple(
+            _head(one, float(query[one.head]), float(key[one.head]), record.scale, noise)
+            for one in record.heads
+        )
     return LockedLayer(
         name=record.name,
         module=record.module,
@@ -156,10 +162,7 @@ def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
         verdict=record.verdict,
         findings=_told(record.findings),
         encoding=record.effective,
-        heads=tuple(
-            _head(one, float(query[one.head]), float(key[one.head]), record.scale, noise)
-            for one in record.heads
-        ),
+        heads=heads,
     )
 
 

@@ -45,7 +45,7 @@ class LockedLayer(Configured):
         findings: What the audit found there, if anything: accepted as it is.
         tolerance: Relative departure that is accepted; at 0 the audit's own tolerances decide.
         encoding: What it applies, as measured.
-        heads: A record per query head.
+        heads: A record per query head; none for an indexer, which chooses the keys of sparse attention.
     """
 
     name: str
@@ -165,7 +165,7 @@ class Lock(Configured):
         contents: Random contents.
         versions: Of the libraries that ran it.
         embeddings: A record per stack.
-        layers: A record per attention layer.
+        layers: A record per attention layer and per indexer.
         paths: A record per serving mode; empty where they were left out.
         unread: Modules whose form of attention is not supported.
         decays: A record per layer of linear attention with a fixed decay.

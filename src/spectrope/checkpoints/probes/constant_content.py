@@ -246,7 +246,7 @@ def constant_like(x: Float[Tensor, "b t c"], seed: int, name: str) -> Float[Tens
 
 def _by_row(output: Any, batch: int, length: int) -> Tensor | None:
     """What a module puts out with the batch first; None if it is no vector per row and position."""
-    if not isinstance(output, Tensor) or output.ndim < 3:
+    if not isinstance(output, Tensor) or output.ndim < 3 or not output.is_floating_point():
         return None
     if output.shape[:2] == (length, batch):
         return output.transpose(0, 1)

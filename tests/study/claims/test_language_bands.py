@@ -1,15 +1,21 @@
 """Claims 27 and 28, about heads of language models, on rows with known drops."""
 
+import json
+import statistics
+from pathlib import Path
+
 import polars as pl
 import pytest
+import scipy.stats
 from tests.study.made import jitter, row, rows_of
 
 from spectrope.core import UnknownNameError
 from spectrope.study.claims.induction_bands import InductionBands
 from spectrope.study.claims.previous_token_bands import PreviousTokenBands
 from spectrope.study.language_arms import band_share
-from spectrope.study.rows import StudyRow
+from spectrope.study.rows import StudyRow, StudyRows
 
+RESULTS = Path(__file__).parents[3] / "results" / "mini.jsonl"
 CLAIMS = (PreviousTokenBands(), InductionBands())
 DROPS = {
     ("previous-token", "remove-band"): (30.0, 10.0, 0.0, -2.0),
@@ -99,3 +105,33 @@ def test_four_models_with_shares_decide_nothing(claim):
     verdict = claim.judge(rows_of(claim, tell))
     assert verdict.word == "not testable here"
     assert verdict.headline.n_seeds == 4
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_verdicts_of_the_committed_rows_follow_from_their_text_by_another_program(claim):
+    """Shares, interval and word from the lines of the file and scipy alone."""
+    group, intervention, bands, least = {
+        27: ("previous-token", "remove-band", {0}, 0.5),
+        28: ("induction", "silence-band", {2, 3}, 0.5),
+    }[claim.number]
+    shares = {}
+    for record in map(json.loads, RESULTS.read_text("utf-8").splitlines()):
+        if record["config"].get("laboratory") != "repeated-tokens":
+            continue
+        table, drops = record["tables"]["head-groups"], [0.0] * 4
+        for place, drop in enumerate(table["drop"]):
+            if (table["group"][place], table["intervention"][place]) == (group, intervention):
+                drops[table["band"][place]] = max(drop, 0.0)
+        if record["facts"]["test_accuracy"] >= 0.5 and sum(drops) >= 5.0:
+            shares[record["config"]["seed"]] = sum(drops[band] for band in bands) / sum(drops)
+    assert shares.keys() == set(range(100, 106))
+    values = list(shares.values())
+    above = scipy.stats.ttest_1samp(values, least, alternative="greater").pvalue <= 0.025
+    below = scipy.stats.ttest_1samp(values, least, alternative="less").pvalue <= 0.025
+    interval = scipy.stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+
+    verdict = claim.judge(StudyRows.load(RESULTS), seeds=range(6))
+    assert verdict.word == ("reproduced" if above else "contradicted" if below else "undecided")
+    found = verdict.headline.evidence.interval
+    assert found.estimate == pytest.approx(statistics.fmean(values))
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))

@@ -20,8 +20,8 @@ class InductionBands(LanguageClaim, name="induction-bands"):
         "such as induction heads, use them."
     )
     source = (
-        "Barbero et al. (2024), Round and Round We Go! What makes Rotary Positional Encodings useful?, "
-        "abstract, as a suspicion; that it applies to induction heads, and the test, are ours"
+        "Barbero et al. (2024), the paper of claim 19, abstract, as a suspicion; that it applies to "
+        "induction heads, and the test, are ours"
     )
     prediction = (
         "share of bands 2 and 3 in the drops of all bands without their logits, induction heads > 1/2"

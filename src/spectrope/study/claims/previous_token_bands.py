@@ -19,10 +19,7 @@ class PreviousTokenBands(LanguageClaim, name="previous-token-bands"):
         "Heads whose attention pattern is positional, such as the diagonal and the previous token, use the "
         "highest frequencies of RoPE."
     )
-    source = (
-        "Barbero et al. (2024), Round and Round We Go! What makes Rotary Positional Encodings useful?, "
-        "abstract; the test is ours"
-    )
+    source = "Barbero et al. (2024), the paper of claim 19, abstract; the test is ours"
     prediction = (
         "share of band 0 in the drops of all bands without their rotation, previous-token heads > 1/2"
     )

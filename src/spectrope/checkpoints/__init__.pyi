@@ -13,6 +13,7 @@ __all__ = [
     "ModelSpectrum",
     "ModelTerms",
     "OwnModel",
+    "RepeatedTokens",
     "SomeLayersOption",
     "TaskOption",
     "TextsOption",
@@ -51,4 +52,5 @@ from .atlas import CheckpointAtlas, atlas_checkpoint
 from .attention_plan import plan_checkpoint
 from .extension.extend import METHOD_NAMES, document_tokens, extend_checkpoint, long_documents
 from .options import BatchOption, Checkpoints, SomeLayersOption, TaskOption, TextsOption, TokensOption
+from .repeated.config import RepeatedTokens
 from .spectrum_show import LENGTH, ModelSpectrum, ModelTerms, sequences_for, spectrum_of_model

@@ -36,6 +36,7 @@ __all__ = [
     "EncodingKernel",
     "Engine",
     "EngineError",
+    "EpochScores",
     "Exact",
     "Experiment",
     "Fill",
@@ -203,6 +204,6 @@ from .training.config import Experiment
 from .training.learning import LearningProbe
 from .training.probe import Probe
 from .training.scales import SCALES, AnyEncoding, AnyTask, experiment
-from .training.state import WEIGHTS, TrainingState, sit
+from .training.state import WEIGHTS, EpochScores, TrainingState, sit
 from .trials import FACTORS, Trial, Tuning, grid, trial, trials_of
 from .tune import run_tuned

@@ -20,10 +20,10 @@ from spectrope.study.plan import DEVIATIONS, FILE, has_pilots, is_chosen, is_nam
 # The code that decides verdicts from rows, and the code that trains and measures.
 ANALYSIS = (FILE.parent, FILE.parent.with_name("stats"), FILE.parent.with_name("lab") / "ablation")
 LABORATORY = tuple(
-    FILE.parent.with_name(name)
+    FILE.parents[1] / name
     for name in (
         *("core", "stats", "store", "spectral", "encodings", "attention", "tasks", "models", "lab"),
-        "grokking",
+        *("grokking", "checkpoints/ablation", "checkpoints/repeated"),
     )
 )
 

@@ -48,15 +48,16 @@ NEEDED = ("finished_at", "precision")  # Facts that no row lacks.
 WIDE = {pl.Int128, pl.UInt128}  # NumPy has none of these.
 WHOLE = ("whole numbers", lambda kind: kind.is_integer() and kind not in WIDE)
 KERNELS = ("tangent_largest", "tangent_plain_largest", "newton_largest", "newton_plain_largest")
+TEXTS = ("split", "choice", "group", "intervention", "call")
 COUNTS = ("epoch", "step", "layer", "head", "band")
 KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
     **dict.fromkeys(COUNTS, WHOLE),
-    **dict.fromkeys(("split", "choice", "intervention", "call"), ("text", lambda kind: kind == pl.String)),
+    **dict.fromkeys(TEXTS, ("text", lambda kind: kind == pl.String)),
     "deposit": ("true or false", lambda kind: kind == pl.Boolean),
 }  # Of columns; the others hold numbers.
 FULL = (
     *("epoch", "step", "split", "layer", "head", "gap", "deposit", "factor", "accuracy"),
-    *("intervention", "call"),
+    *("group", "intervention", "call"),
 )  # Without nulls.
 NUMBERS = ("numbers", lambda kind: kind.is_float() or kind == pl.Null or WHOLE[1](kind))
 LIMITS: Mapping[str, tuple[float, float]] = {
@@ -131,7 +132,8 @@ KEPT: Mapping[str, Kept] = {
     "head_gradients": Kept(("step", *HEAD, "energy", "projections")),
     "head_growth": Kept((*HEAD, "energy")),
     "atlas": Kept((*HEAD, "intervention", "band", "drop", "call"), others=False),
-    "atlas-heads": Kept((*HEAD, "reach"), others=False),
+    "atlas-heads": Kept((*HEAD, "reach"), others=False, added=("previous", "induction")),
+    "head-groups": Kept(("group", "intervention", "band", "drop", "loss_increase"), others=False),
     "attention-plan": Kept((*HEAD, "length", "choice", "cost_estimate"), others=False),
     "progress": Kept(("step", "train_loss", "train_accuracy", "test_loss", "test_accuracy")),
 }  # Tables of a run.

@@ -323,7 +323,7 @@ def test_an_interval_of_another_level_says_so():
 def test_a_page_is_written_without_any_training_loop(tmp_path):
     lines = (Path(__file__).parents[3] / "results" / "mini.jsonl").read_text("utf-8").splitlines()
     by_laboratory = {json.loads(line)["config"].get("laboratory", "decoder"): line for line in lines}
-    assert by_laboratory.keys() == {"decoder", "grokking", "shapes"}
+    assert by_laboratory.keys() == {"decoder", "grokking", "shapes", "repeated-tokens"}
     (tmp_path / "mini.jsonl").write_text("\n".join(by_laboratory.values()) + "\n", "utf-8")
     code = """
 import sys
@@ -336,13 +336,16 @@ from spectrope.study.study import Study
 rows = StudyRows.load(Path("mini.jsonl"))
 claims = tuple(chosen_claims(("distance-ordering", "grok-med", "grok-vision")))
 write_replication(Study(claims, ("controlled", "described"), "mini", (0,)), rows, Path("page.md"))
-trains = ("lab.training.loop", "lab.engines.local", "lab.engines.ray", "grokking.steps", "study.commands")
+trains = (
+    *("lab.training.loop", "lab.engines.local", "lab.engines.ray", "grokking.steps", "study.commands"),
+    "checkpoints.repeated.trainer",
+)
 print(len(rows), *(name for name in trains if f"spectrope.{name}" in sys.modules))
 """
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert result.stdout.split() == ["3"]
+    assert result.stdout.split() == ["4"]
 
 
 def test_what_a_row_says_is_neither_html_nor_markup(tmp_path):

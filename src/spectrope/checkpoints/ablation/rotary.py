@@ -96,6 +96,11 @@ class RotatedHeads:
             scores = torch.cat([intact[..., :1], scores[..., 1:]], -1)
         return self._attend(scores)
 
+    def silenced(self, band: Band) -> Float[Tensor, "b t f"]:
+        """Heads side by side whose logits leave out the pairs of a band, content included."""
+        kept = (~self._members(band)).to(self.waves)
+        return self._attend(self._scores(self._times(self.call.q, kept), self.call.k))
+
     def _members(self, band: Band) -> Bool[Tensor, " m"]:
         """Whether each pair belongs to a band; those that do not turn belong to none."""
         order = self.frequencies.abs().argsort(descending=True, stable=True)

@@ -26,6 +26,7 @@ from tests.checkpoints.audit.injections import (
 from tests.checkpoints.audit.sweep import FULL, SLIDING, Edited, build
 from torch import Tensor, nn
 from transformers.models.deberta_v2 import modeling_deberta_v2
+from transformers.models.funnel import modeling_funnel
 
 from spectrope.checkpoints.audit import Audit, audit
 
@@ -329,6 +330,24 @@ def reaching_the_length(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(modeling_deberta_v2, "build_relative_position", positions)
 
 
+def pooled_too_early(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Lags of pooled queries count from keys that have been pooled, too."""
+    structure = modeling_funnel.FunnelAttentionStructure
+    own = structure.relative_pos
+
+    def lags(given: Any, at: Any, stride: int, pooled: Any = None, **named: Any) -> Tensor:
+        return own(given, at if pooled is None else pooled, stride, pooled, **named)
+
+    patch.setattr(structure, "relative_pos", lags)
+
+
+def not_apart(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The first token gets relative terms like the others."""
+    structure = modeling_funnel.FunnelAttentionStructure
+    own = structure.init_attention_inputs
+    patch.setattr(structure, "init_attention_inputs", lambda *args, **given: (*own(*args, **given)[:3], None))
+
+
 MUSEUM = (
     Exhibit("base of a launch script", "radixark/miles/issues/742", "qwen3_moe", of("101"),
             declared=rope(rope_theta=1e7), applied=rope(rope_theta=1e6)),
@@ -526,6 +545,10 @@ MUSEUM = (
             of("302"), other_way, declared=DISENTANGLED),
     Exhibit("buckets that reach to the length of the text", "NVIDIA/TensorRT/issues/3370", "deberta-v2",
             of("302"), reaching_the_length, declared=DISENTANGLED | {"max_relative_positions": 512}),
+    Exhibit("positions pooled too early", "laiguokun/Funnel-Transformer/issues/8", "funnel", of("302"),
+            pooled_too_early, layers=(2, 4)),
+    Exhibit("<cls> not kept apart", "huggingface/transformers/pull/6908", "funnel", of("303"),
+            not_apart, layers=range(5)),
 )  # fmt: skip
 NAMES = {one.name: one for one in MUSEUM}
 

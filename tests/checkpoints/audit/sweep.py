@@ -170,6 +170,21 @@ SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
         "clamped": {"clamp_len": 7},
         "read both ways": {"bi_data": True},
     },
+    "funnel": {
+        "<cls> pooled with others": {"separate_cls": False},
+        "last token kept": {"truncate_seq": False},
+        "keys pooled, too": {"pool_q_only": False},
+        "factorized": {"attention_type": "factorized"},
+        "factorized, everything pooled": {
+            "attention_type": "factorized",
+            "separate_cls": False,
+            "pool_q_only": False,
+        },
+        "largest of each pair": {"pooling_type": "max"},
+        "four blocks": {"block_sizes": [1, 2, 1, 1], "block_repeats": [1, 1, 1, 1]},
+        "one block": {"block_sizes": [2], "block_repeats": [1]},
+        "layers repeated": {"block_repeats": [2, 1, 2]},
+    },
     "prophetnet": {
         "eight buckets": {"num_buckets": 8, "relative_max_distance": 30},
         "one stream more": {"ngram": 3},

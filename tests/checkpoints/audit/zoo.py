@@ -67,6 +67,7 @@ STACK = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "nu
 STACK |= {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64, "max_position_embeddings": 128}
 # What a family needs besides, or None in the place of a size that it derives itself.
 OWN: dict[str, dict[str, Any]] = {
+    "funnel": {"block_sizes": [2, 2, 1], "d_head": 16},
     "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 20},
     "deberta-v2": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 16},
     "dbrx": {

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spectrope.core import SpectropeError, UnsupportedError
 
-POOLS = frozenset({"funnel"})
+POOLS = frozenset({"funnel"})  # Whose blocks halve the sequence.
 # What a model's own code may raise in a forward pass.
 FAILURES = (
     ArithmeticError,
@@ -49,6 +49,12 @@ class Inputs:
         if "use_cache" in config.to_dict():
             inputs["use_cache"] = False
         return {name: value for name, value in inputs.items() if value is not None}
+
+
+def short_length(model: nn.Module) -> int:
+    """Positions at which a model surely runs, few of them: 4, or 4 in the last of blocks that pool."""
+    config: Any = model.config
+    return 4 * 2 ** (config.num_blocks - 1) if getattr(config, "model_type", "") in POOLS else 4
 
 
 def require_tokens(model: nn.Module) -> None:
@@ -124,8 +130,8 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
         return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
     if getattr(model.config, "model_type", "") in POOLS:
         return (
-            f"{_name(model)} pools its sequence between blocks of layers, so that queries and keys stand at "
-            "other positions than tokens; attention of this form is not supported yet."
+            f"{_name(model)} does not run at length {length}, as it pools its sequence between blocks of "
+            "layers; give a larger length."
         )
     if getattr(model.config, "bi_data", False):
         return (

@@ -83,9 +83,17 @@ UNEXERCISED = {
         "the second stream of queries (target_mapping, perm_mask)",
         "memories of earlier segments (mems)",
         "segments (token_type_ids)",
-    )
+    ),
+    "funnel": ("segments (token_type_ids)",),
 }
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.
+
+
+def unexercised(declaration: Declaration) -> tuple[str, ...]:
+    """Inputs and passes that change the kernels of a model and that its audit does not have, in words."""
+    repeated = max(declaration.get("block_repeats") or [1]) > 1
+    again = ("further passes through layers that run several times (block_repeats)",) if repeated else ()
+    return UNEXERCISED.get(declaration.model_type, ()) + again
 
 
 def first_row(declaration: Declaration) -> int | None:

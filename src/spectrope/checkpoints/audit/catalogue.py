@@ -359,6 +359,7 @@ FAULTS = (
             "huggingface/transformers/pull/8518",
             "nntrainer/nntrainer/pull/3982",
             "NVIDIA/TensorRT/issues/3370",
+            "laiguokun/Funnel-Transformer/issues/8",
         ),
     ),
     Fault(
@@ -372,7 +373,7 @@ FAULTS = (
         "Add the rows of `relative_attention_bias` unchanged, one column per head; add every declared term, "
         "under the factor of the products.",
         "From the first few tokens on, in the heads named.",
-        ("tenstorrent/tt-metal/pull/56406",),
+        ("tenstorrent/tt-metal/pull/56406", "huggingface/transformers/pull/6908"),
     ),
     Fault(
         "SPE304",

@@ -102,7 +102,10 @@ def fits(seen: Logits, parts: Summands, term: RelativeTerm) -> Iterator[FittedSu
 
 
 def fitted(words: str, parts: Sequence[Summand], lookups: Sequence[Where], seen: Logits) -> FittedSummands:
-    """The factors under which summands explain logits best, in the sense of least squares."""
+    """The factors under which summands explain logits best, in the sense of least squares.
+
+    Of those that explain them as well, they are the nearest to the declared ones.
+    """
     values = [
         part.factor * part_values(part, where(seen.lag)) for part, where in zip(parts, lookups, strict=True)
     ]
@@ -110,8 +113,9 @@ def fitted(words: str, parts: Sequence[Summand], lookups: Sequence[Where], seen:
     rows = torch.stack([value.flatten() for value in values])
     norms = rows.norm(dim=1).clamp(min=1e-300)
     units, wanted = rows / norms[:, None], seen.values.flatten()
-    products = torch.linalg.pinv(units @ units.T, rtol=DEPENDENT, hermitian=True) @ (units @ wanted)
-    ratios = (products / norms).where(torch.tensor(sizes) > 0, 1.0)
+    left = wanted - rows.sum(0)
+    products = torch.linalg.pinv(units @ units.T, rtol=DEPENDENT, hermitian=True) @ (units @ left)
+    ratios = (1 + products / norms).where(torch.tensor(sizes) > 0, 1.0)
     error = (ratios @ rows - wanted).abs().max().item()
     return FittedSummands(words, tuple(ratios.tolist()), sizes, error)
 

@@ -15,12 +15,13 @@ from spectrope.checkpoints.adapters import (
     open_model,
     parse_layers,
     runs_at,
+    short_length,
     trained_length,
 )
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.adapters.towers import other_towers, towers
 from spectrope.checkpoints.audit.absolutes import absolute_record
-from spectrope.checkpoints.audit.architectures import UNEXERCISED
+from spectrope.checkpoints.audit.architectures import unexercised
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.decays import LinearAudit
@@ -102,8 +103,8 @@ def audit(
         _refuse_of_texts(length, serving_modes, text)
         return _of_tower(model, batch, seed)
     length = default_length(model) if length is None else length
-    if length < 8:
-        raise ConfigError(f"an audit's length must be at least 8; got {length}.")
+    if length < (least := max(8, short_length(model))):
+        raise ConfigError(f"an audit's length must be at least {least}; got {length}.")
     if batch < 2:
         raise ConfigError(f"an audit compares at least 2 random vectors; got {batch}.")
     if text is not None and len(text) < SHORTEST:
@@ -156,7 +157,7 @@ def audit(
         unread=probed.unread,
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
         untried=tuple(probed.untried),
-        unexercised=UNEXERCISED.get(declaration.model_type, ()),
+        unexercised=unexercised(declaration),
         decays=decays,
         vision=vision,
         unseen=unseen,

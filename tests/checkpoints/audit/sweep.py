@@ -170,6 +170,25 @@ SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
         "clamped": {"clamp_len": 7},
         "read both ways": {"bi_data": True},
     },
+    "longformer": {
+        "one window": {"attention_window": 12},
+        "windows beyond the length": {"attention_window": [128, 64]},
+        "padding 3": {"pad_token_id": 3},
+    },
+    "led": {"one window": {"attention_window": 12}, "windows of 4 and 24": {"attention_window": [4, 24]}},
+    "big_bird": {
+        "full attention": {"attention_type": "original_full"},
+        "two random blocks": {"num_random_blocks": 2},
+        "blocks of 2": {"block_size": 2, "num_random_blocks": 3},
+        "blocks of 5": {"block_size": 5},
+        "blocks too large": {"block_size": 16},
+        "decodes": {"is_decoder": True, "attention_type": "original_full"},
+    },
+    "bigbird_pegasus": {
+        "full attention": {"attention_type": "original_full"},
+        "blocks of 2": {"block_size": 2, "num_random_blocks": 3},
+        "scaled": {"scale_embedding": True},
+    },
     "funnel": {
         "<cls> pooled with others": {"separate_cls": False},
         "last token kept": {"truncate_seq": False},

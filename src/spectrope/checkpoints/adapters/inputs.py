@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spectrope.checkpoints.adapters.sparse import full_attention_up_to
 from spectrope.core import SpectropeError, UnsupportedError
 
 POOLS = frozenset({"funnel"})  # Whose blocks halve the sequence.
@@ -52,9 +53,15 @@ class Inputs:
 
 
 def short_length(model: nn.Module) -> int:
-    """Positions at which a model surely runs, few of them: 4, or 4 in the last of blocks that pool."""
+    """Positions at which a model surely runs in the attention that it is set to, few of them.
+
+    They are 4, or 4 in the last of blocks that pool, or one more than those that get full attention.
+    """
     config: Any = model.config
-    return 4 * 2 ** (config.num_blocks - 1) if getattr(config, "model_type", "") in POOLS else 4
+    if getattr(config, "model_type", "") in POOLS:
+        return 4 * 2 ** (config.num_blocks - 1)
+    kept = any(getattr(part, "attention_type", "") == "block_sparse" for part in model.modules())
+    return full_attention_up_to(model) + 1 if kept else 4
 
 
 def require_tokens(model: nn.Module) -> None:

@@ -308,10 +308,11 @@ FAULTS = (
         "SPE202",
         "window or chunk differs",
         ("mask",),
-        "Queries attend to more or fewer keys than the declared window or chunk contains.",
+        "Queries attend to more or fewer keys than the declared window, chunk, blocks or global tokens contain.",
         "One attention backend ignores the window, or backends disagree on whether the window includes the "
         "query itself.",
-        "Pass the declared window to the kernel; Hugging Face counts the query's own key in it.",
+        "Pass the declared window to the kernel; Hugging Face counts the query's own key in it, except for "
+        "Longformer's, half of which lies on either side of it.",
         "None up to the length of the shorter window, then for every query beyond it.",
         (
             "huggingface/transformers/issues/39408",
@@ -323,6 +324,11 @@ FAULTS = (
             "vllm-project/vllm/issues/3385",
             "vllm-project/vllm/pull/17772",
             "ggml-org/llama.cpp/pull/12791",
+            "allenai/longformer/issues/194",
+            "huggingface/transformers/pull/4352",
+            "allenai/longformer/issues/254",
+            "huggingface/transformers/pull/23056",
+            "google-research/bigbird/issues/35",
         ),
     ),
     Fault(

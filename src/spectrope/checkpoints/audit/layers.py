@@ -1,6 +1,6 @@
 """One layer: measured, compared with its declaration, and judged."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -16,6 +16,7 @@ from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.funnel import blind, funnel_parts, read_funnel
 from spectrope.checkpoints.audit.heads import by_head, masks_by_head, values_by_head
+from spectrope.checkpoints.audit.local import declared_pattern, pattern_findings
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
@@ -111,11 +112,17 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     if declared.normalised_after:
         kernel = freed_of_norms(kernel, subject.model)
     places = places_of(declaration, module, length)
+    sparse = [*_sparse(call, subject.declaration, length)]
+    if call.sparse is not None:  # Whose counts of keys have been compared.
+        kernel = replace(kernel, call=replace(call, bias=None))
+        declared = replace(declared, mask=None) if sparse else declared
     reading, declared = _relative(kernel, subject, declared, places)
     if places is not None:
         kernel = places.square(kernel)
     measured = measure(kernel, declared, subject.absolute(module), noise, reading)
-    findings = _findings(kernel, subject, declared, measured)
+    if declared.mask is not None and declared.mask.shape == "block-sparse":
+        measured = replace(measured, encoding=replace(measured.encoding, mask=declared.mask))
+    findings = _findings(kernel, subject, declared, measured) + sparse
     if reading is not None:
         findings = [one for one in findings if one.what != LOOKUP] + [*reading.findings]
     if not any(finding.code in EXPLAIN_WEIGHTS for finding in findings):
@@ -152,6 +159,15 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     return record, _remedies(record, subject, measured)
 
 
+def _sparse(call: Call, declaration: Declaration, length: int) -> Iterator[Discrepancy]:
+    """Where attention in bands or blocks sees other keys than declared."""
+    if call.sparse is None:
+        return
+    pattern = declared_pattern(declaration, *layer_name(call.module), length)
+    if pattern is not None:
+        yield from pattern_findings(call, pattern)
+
+
 def _relative(
     kernel: LayerKernel, subject: Subject, declared: LayerEncoding, places: Places | None
 ) -> tuple[Reading | None, LayerEncoding]:
@@ -181,10 +197,12 @@ def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> l
     return [*known, *(Remedy(module, one, _scaled_as_others(one, record)) for one in late)]
 
 
-def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:
-    """Remedies of findings at far positions, which no sequence of the audited length shows."""
+BEYOND = "it appears only beyond the audited length"
+
+
+def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module, reason: str = BEYOND) -> list[Remedy]:
+    """Remedies of findings that no sequence of tokens of the audited length shows, for that reason."""
     module = model.get_submodule(record.module)
-    reason = "it appears only beyond the audited length"
     return [Remedy(module, one, reason) for one in record.findings[len(known) :]]
 
 

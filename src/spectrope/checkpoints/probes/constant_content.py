@@ -183,7 +183,7 @@ def constant_content(
             return
         first = _first_position(output, length)
         if first is not None:
-            heard.append(first)
+            heard.append(first.clone())  # Some models change it in place.
         elif part in normalising:
             norms[inner[part]].append(part)
 

@@ -31,6 +31,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2
 from transformers.models.funnel import modeling_funnel
 from transformers.models.led import modeling_led
 from transformers.models.longformer import modeling_longformer
+from transformers.models.xlnet import modeling_xlnet
 
 from spectrope.checkpoints.audit import Audit, audit
 
@@ -345,6 +346,54 @@ def pooled_too_early(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(structure, "relative_pos", lags)
 
 
+def of_streams(change: Callable[..., Tensor]) -> Inject:
+    """Change what XLNet's attention gets, given its own function."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        attention = modeling_xlnet.XLNetRelativeAttention
+        own = attention.rel_attn_core
+
+        def attend(module: Any, *args: Any, **given: Any) -> Tensor:
+            return change(own, module, *args, **given)
+
+        patch.setattr(attention, "rel_attn_core", attend)
+
+    return inject
+
+
+def memories_apart(own: Any, module: Any, *args: Any, **given: Any) -> Tensor:
+    """Memories are of another segment than the first one."""
+    if given["seg_mat"] is not None:
+        memories = given["seg_mat"].shape[1] - given["seg_mat"].shape[0]
+        given["seg_mat"] = given["seg_mat"].clone()
+        given["seg_mat"][:, :memories] = torch.tensor([0.0, 1.0])
+    return own(module, *args, **given)
+
+
+def target_of_first(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Only the first sequence of a batch has target tokens."""
+    attention = modeling_xlnet.XLNetRelativeAttention
+    own = attention.forward
+
+    def forward(module: Any, *args: Any, target_mapping: Any = None, **given: Any) -> Any:
+        if target_mapping is not None:
+            target_mapping = target_mapping * (torch.arange(target_mapping.shape[-1]) == 0)
+        return own(module, *args, target_mapping=target_mapping, **given)
+
+    patch.setattr(attention, "forward", forward)
+
+
+def content_hidden(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The first stream gets the mask of the second, under which no token sees itself."""
+    attention = modeling_xlnet.XLNetRelativeAttention
+    own = attention.forward
+
+    def forward(module: Any, h: Any, g: Any, first: Any, second: Any, *rest: Any, **given: Any) -> Any:
+        return own(module, h, g, second, second, *rest, **given)
+
+    patch.setattr(attention, "forward", forward)
+
+
 def not_apart(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
     """The first token gets relative terms like the others."""
     structure = modeling_funnel.FunnelAttentionStructure
@@ -616,6 +665,12 @@ MUSEUM = (
             drawn_in_evaluation),
     Exhibit("last block of the longest sequence", "google-research/bigbird/issues/35", "bigbird_pegasus",
             of("202"), last_block_of_the_longest),
+    Exhibit("memories of another segment", "zihangdai/xlnet/issues/62", "xlnet", of("303"),
+            of_streams(memories_apart)),
+    Exhibit("target tokens in the first sequence alone", "huggingface/transformers/pull/7267", "xlnet",
+            of("303"), target_of_first),
+    Exhibit("content stream that does not see itself", "huggingface/transformers/pull/711", "xlnet",
+            of("202"), content_hidden),
     Exhibit("<cls> not kept apart", "huggingface/transformers/pull/6908", "funnel", of("303"),
             not_apart, layers=range(5)),
 )  # fmt: skip

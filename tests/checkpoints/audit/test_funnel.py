@@ -97,13 +97,13 @@ def test_a_sequence_that_pools_to_nothing_is_refused():
         audit(model_of(), length=8)
 
 
-def test_serving_modes_and_segments_are_named_as_unchecked():
+def test_serving_modes_and_repeated_layers_are_named_as_unchecked():
     found = audit(model_of(), length=LENGTH, serving_modes=True)
     words = "right padding (its layers pool positions, of which padding would change the number)"
     assert [str(one) for one in found.serving_modes] == [words]
-    assert found.unexercised == ("segments (token_type_ids)",)
+    assert found.unexercised == ()
     again = audit(model_of(SPECIAL["funnel"]["layers repeated"]), length=LENGTH).unexercised
-    assert again[1].startswith("further passes")
+    assert again[0].startswith("further passes")
 
 
 def pooled_lags(own, structure, at, stride, pooled=None, shift=1, device=None):

@@ -308,7 +308,7 @@ FAULTS = (
         "SPE202",
         "window or chunk differs",
         ("mask",),
-        "Queries attend to more or fewer keys than the declared window, chunk, blocks or global tokens contain.",
+        "Queries attend to more or fewer keys than the declared window, chunk, blocks or global tokens hold.",
         "One attention backend ignores the window, or backends disagree on whether the window includes the "
         "query itself.",
         "Pass the declared window to the kernel; Hugging Face counts the query's own key in it, except for "
@@ -329,6 +329,7 @@ FAULTS = (
             "allenai/longformer/issues/254",
             "huggingface/transformers/pull/23056",
             "google-research/bigbird/issues/35",
+            "huggingface/transformers/pull/711",
         ),
     ),
     Fault(
@@ -379,7 +380,12 @@ FAULTS = (
         "Add the rows of `relative_attention_bias` unchanged, one column per head; add every declared term, "
         "under the factor of the products.",
         "From the first few tokens on, in the heads named.",
-        ("tenstorrent/tt-metal/pull/56406", "huggingface/transformers/pull/6908"),
+        (
+            "tenstorrent/tt-metal/pull/56406",
+            "huggingface/transformers/pull/6908",
+            "zihangdai/xlnet/issues/62",
+            "huggingface/transformers/pull/7267",
+        ),
     ),
     Fault(
         "SPE304",

@@ -76,6 +76,11 @@ def blind(declaration: Declaration, length: int, noise: float) -> str:
     return "factorized positions, whose angles are computed in low precision, give equal lags other logits"
 
 
+def position_noise(declaration: Declaration, length: int, noise: float) -> float:
+    """Relative error of logits, in which factorized positions add up the errors of two angles."""
+    return noise * (1 + length / 4 * (declaration.get("attention_type") == "factorized"))
+
+
 def _in_units(parts: Summands, unit: int) -> Mistake:
     """Lags that are counted in pooled positions."""
     counted = [

@@ -2,16 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
 
-from spectrope.checkpoints.adapters import layer_name
+from spectrope.checkpoints.adapters import FAILURES, POOLS, layer_name
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to, sparse_modules
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_scale import declared_scale
 from spectrope.checkpoints.audit.exercised import carried_out
+from spectrope.checkpoints.audit.funnel import blind, position_noise
 from spectrope.checkpoints.audit.local import (
     BANDED,
     Band,
@@ -20,10 +21,14 @@ from spectrope.checkpoints.audit.local import (
     pattern_findings,
     random_findings,
 )
+from spectrope.checkpoints.audit.places import places_of
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import LayerRecord
+from spectrope.checkpoints.audit.relative import declared_relative
+from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 
+OTHERS = "memories and segments"
 SHORT = 16  # Tokens of an input that gets full attention.
 Findings = Mapping[str, list[Discrepancy]]  # By dotted name of the module.
 
@@ -36,11 +41,13 @@ class FurtherPasses:
         probe: Both probes of the model.
         length: Positions of its audit.
         records: Of its layers in the first pass.
+        left_out: Receives what did not run.
     """
 
     probe: BothProbes
     length: int
     records: Sequence[LayerRecord]
+    left_out: list[str] = field(default_factory=list)
 
     def findings(self) -> Findings:
         """What differs in them."""
@@ -48,6 +55,10 @@ class FurtherPasses:
         sound = {one.module for one in self.records if one.verdict == "matches"}
         family = self.probe.declaration.model_type
         passes = self._with_global_tokens() if family in BANDED else ()
+        if family == "xlnet":
+            passes = self._two_streams()
+        if family in POOLS:
+            passes = self._segments()
         if 0 < full_attention_up_to(self.probe.inner) < self.length:
             passes = (*self._random_blocks(), *self._short_inputs())
         for module, one in passes:
@@ -55,13 +66,43 @@ class FurtherPasses:
                 found[module].append(one)
         return found
 
-    def _kernels(self, **given: object) -> list[LayerKernel]:
-        inner, modules = self.probe.inner, sparse_modules(self.probe.inner)
+    def _kernels(self, modules: list[str], **given: object) -> list[LayerKernel]:
+        inner = self.probe.inner
         kernels: list[LayerKernel] = []
         constant_content(
             inner, modules, self.length, kernels.append, seed=self.probe.seed, exercised=True, given=given
         )
         return kernels
+
+    def _two_streams(self) -> list[tuple[str, Discrepancy]]:
+        """Memories, segments, an order of tokens and a second stream of queries."""
+        probe, modules = self.probe, [one.module for one in self.records]
+        term = declared_relative(probe.declaration, "")
+        assert term is not None
+        both = TwoStreams(probe.inner, modules, probe.declaration, term, probe.noise, probe.seed)
+        for passes, what in ((both, "the second stream of queries"), (replace(both, second=False), OTHERS)):
+            try:
+                return passes.findings()
+            except FAILURES:  # The library's second stream does not run in low precision.
+                self.left_out.append(f"{what}, with which the model does not run")
+        return []
+
+    def _segments(self) -> Iterator[tuple[str, Discrepancy]]:
+        """Tokens of two segments, the first of them <cls>."""
+        inner, declaration = self.probe.inner, self.probe.declaration
+        if blind(declaration, self.length, self.probe.noise):
+            return
+        types = torch.where(torch.arange(self.length) < self.length // 3, 0, 1)
+        types[0] = 2
+        given = {"token_type_ids": types.expand(2, -1).to(next(inner.parameters()).device)}
+        for kernel in self._kernels([one.module for one in self.records], **given):
+            module = kernel.call.module
+            places, term = places_of(declaration, module, self.length), declared_relative(declaration, "")
+            assert places is not None
+            assert term is not None
+            noise = position_noise(declaration, self.length, self.probe.noise)
+            found = funnel_segments(inner, kernel, places, term, types, noise)
+            yield from ((module, one) for one in found)
 
     def _with_global_tokens(self) -> Iterator[tuple[str, Discrepancy]]:
         """The first, the last and a token in the middle see all others, and are seen by them."""
@@ -69,7 +110,7 @@ class FurtherPasses:
         mask = torch.zeros(2, self.length, dtype=torch.long, device=device)
         at = (0, self.length // 2, self.length - 1)
         mask[:, at] = 1
-        for kernel in self._kernels(global_attention_mask=mask):
+        for kernel in self._kernels(sparse_modules(self.probe.inner), global_attention_mask=mask):
             module = kernel.call.module
             call, unexplained = carried_out(kernel.call, kernel.exercise)
             pattern = declared_pattern(self.probe.declaration, *layer_name(module), self.length)
@@ -90,7 +131,7 @@ class FurtherPasses:
 
     def _random_blocks(self) -> Iterator[tuple[str, Discrepancy]]:
         """Random blocks are drawn as in training."""
-        for kernel in self._kernels():
+        for kernel in self._kernels(sparse_modules(self.probe.inner)):
             module, run = kernel.call.module, kernel.call.sparse
             pattern = declared_pattern(self.probe.declaration, *layer_name(module), self.length)
             if run is not None and isinstance(pattern, Blocks):

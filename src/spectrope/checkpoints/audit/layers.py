@@ -14,7 +14,7 @@ from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.funnel import blind, funnel_parts, read_funnel
+from spectrope.checkpoints.audit.funnel import blind, funnel_parts, position_noise, read_funnel
 from spectrope.checkpoints.audit.heads import by_head, masks_by_head, values_by_head
 from spectrope.checkpoints.audit.local import declared_pattern, pattern_findings
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
@@ -184,8 +184,7 @@ def _relative(
     if parts is None:
         return None, replace(declared, kind=None, relative=None, scale=None)
     if places is not None:
-        factorized = subject.declaration.get("attention_type") == "factorized"
-        noise = subject.noise * (1 + subject.length / 4 * factorized)  # Of sums of two angles.
+        noise = position_noise(subject.declaration, subject.length, subject.noise)
         return read_funnel(call, parts, term, noise, places), declared
     return read_logits(call, parts, term, subject.noise), declared
 

@@ -56,7 +56,7 @@ def read_logits(
         logits = products if call.logits is None else call.logits[0].double()
         found = (Discrepancy("relative term", str(term), text),)
         return Reading(replace(term, words="other logits"), None, logits, found)
-    return _reading(call, *_explained(seen, parts, term, noise), _content(parts.declared, seen.lag)[0])
+    return _reading(call, *explained(seen, parts, term, noise), _content(parts.declared, seen.lag)[0])
 
 
 def _reading(
@@ -88,7 +88,7 @@ def _content(parts: Sequence[Summand], lag: Int[Tensor, " n"]) -> Float[Tensor, 
     return parts[0].values(lag[:1])[..., 0].cpu()
 
 
-def _explained(
+def explained(
     seen: Logits, parts: Summands, term: RelativeTerm, noise: float
 ) -> tuple[float | None, list[Discrepancy], RelativeTerm | None]:
     """The factor on products, findings, and the term that the logits hold."""

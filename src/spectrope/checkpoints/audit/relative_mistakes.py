@@ -24,7 +24,7 @@ class Logits:
     """Measured logits by lag.
 
     Args:
-        lag: Lags that occur, ascending.
+        lag: Lags that occur, ascending; several times where pairs of one lag may differ.
         values: The logits of each, by content and head.
     """
 
@@ -46,7 +46,7 @@ class Logits:
         past = self.values[..., self.lag >= 0]
         least = 1e-4 * (past - past[..., :1]).abs().max()
         moving = (past - past[..., -1:]).abs().amax((0, 1)) > least
-        return int(moving.nonzero().max()) + 1 if bool(moving.any()) else 0
+        return int(self.lag[self.lag >= 0][moving].max()) + 1 if bool(moving.any()) else 0
 
 
 @dataclass(frozen=True, eq=False)

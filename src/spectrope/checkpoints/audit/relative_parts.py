@@ -81,7 +81,7 @@ def parts_of(
     x = states.double().to(next(own.parameters()).device)
     try:
         if term.table == "sinusoids":
-            return _xlnet(own, x)
+            return xlnet_parts(own, x)
         if declaration.model_type == "prophetnet":
             return _prophetnet(own, x)
         return _deberta(model, own, x, term, declaration)
@@ -98,11 +98,19 @@ def sinusoids(
     return torch.cat([angles.sin(), angles.cos()], -1).double().to(positions.device)
 
 
-def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
-    q, k, r = (getattr(own, name).detach().double() for name in ("q", "k", "r"))
-    word, relative = own.r_w_bias.detach().double(), own.r_r_bias.detach().double()
-    queries, keys = torch.einsum("bc,chd->bhd", x, q), torch.einsum("bc,chd->bhd", x, k)
-    return transformer_xl(queries, keys, r, (word, relative), sinusoids)
+def xlnet_parts(own: Any, x: Float[Tensor, "b c"], keys: Float[Tensor, "b c"] | None = None) -> Summands:
+    """The summands of an attention module of XLNet.
+
+    Args:
+        own: The module.
+        x: What entered it at every position.
+        keys: What entered on the side of the keys, where that is another content.
+    """
+    q, k, r = (getattr(own, name).detach().double().to(x.device) for name in ("q", "k", "r"))
+    biases = tuple(getattr(own, name).detach().double().to(x.device) for name in ("r_w_bias", "r_r_bias"))
+    queries = torch.einsum("bc,chd->bhd", x, q)
+    projected_keys = torch.einsum("bc,chd->bhd", x if keys is None else keys, k)
+    return transformer_xl(queries, projected_keys, r, biases, sinusoids)
 
 
 def transformer_xl(

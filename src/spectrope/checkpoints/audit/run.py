@@ -130,7 +130,8 @@ def audit(
         far = look_far(inner, declaration, compared, length, trained, noise, seed) if reach else NOWHERE
         compared = tuple(with_far(one, far) for one in compared)
         every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
-        further = FurtherPasses(probe, length, compared).findings()
+        passes = FurtherPasses(probe, length, compared)
+        further = passes.findings()
         compared, known = tuple(with_further(one, further) for one in compared), every
         reason = "it appears only in a further pass over inputs of another kind"
         every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
@@ -166,7 +167,7 @@ def audit(
         unread=probed.unread,
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
         untried=tuple(probed.untried),
-        unexercised=(*unexercised(declaration), *not_exercised(inner, length)),
+        unexercised=(*unexercised(declaration), *not_exercised(inner, length), *passes.left_out),
         decays=decays,
         vision=vision,
         unseen=unseen,

@@ -26,7 +26,13 @@ from tests.checkpoints.audit.injections import (
 )
 from tests.checkpoints.audit.sweep import FULL, SLIDING, Edited, build
 from torch import Tensor, nn
+from transformers.models.big_bird import modeling_big_bird
+from transformers.models.bigbird_pegasus import modeling_bigbird_pegasus
 from transformers.models.deberta_v2 import modeling_deberta_v2
+from transformers.models.funnel import modeling_funnel
+from transformers.models.led import modeling_led
+from transformers.models.longformer import modeling_longformer
+from transformers.models.xlnet import modeling_xlnet
 
 from spectrope.checkpoints.audit import Audit, audit
 
@@ -330,6 +336,127 @@ def reaching_the_length(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(modeling_deberta_v2, "build_relative_position", positions)
 
 
+def pooled_too_early(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Lags of pooled queries count from keys that have been pooled, too."""
+    structure = modeling_funnel.FunnelAttentionStructure
+    own = structure.relative_pos
+
+    def lags(given: Any, at: Any, stride: int, pooled: Any = None, **named: Any) -> Tensor:
+        return own(given, at if pooled is None else pooled, stride, pooled, **named)
+
+    patch.setattr(structure, "relative_pos", lags)
+
+
+def of_streams(change: Callable[..., Tensor]) -> Inject:
+    """Change what XLNet's attention gets, given its own function."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        attention = modeling_xlnet.XLNetRelativeAttention
+        own = attention.rel_attn_core
+
+        def attend(module: Any, *args: Any, **given: Any) -> Tensor:
+            return change(own, module, *args, **given)
+
+        patch.setattr(attention, "rel_attn_core", attend)
+
+    return inject
+
+
+def memories_apart(own: Any, module: Any, *args: Any, **given: Any) -> Tensor:
+    """Memories are of another segment than the first one."""
+    if given["seg_mat"] is not None:
+        memories = given["seg_mat"].shape[1] - given["seg_mat"].shape[0]
+        given["seg_mat"] = given["seg_mat"].clone()
+        given["seg_mat"][:, :memories] = torch.tensor([0.0, 1.0])
+    return own(module, *args, **given)
+
+
+def target_of_first(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Only the first sequence of a batch has target tokens."""
+    attention = modeling_xlnet.XLNetRelativeAttention
+    own = attention.forward
+
+    def forward(module: Any, *args: Any, target_mapping: Any = None, **given: Any) -> Any:
+        if target_mapping is not None:
+            target_mapping = target_mapping * (torch.arange(target_mapping.shape[-1]) == 0)
+        return own(module, *args, target_mapping=target_mapping, **given)
+
+    patch.setattr(attention, "forward", forward)
+
+
+def content_hidden(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The first stream gets the mask of the second, under which no token sees itself."""
+    attention = modeling_xlnet.XLNetRelativeAttention
+    own = attention.forward
+
+    def forward(module: Any, h: Any, g: Any, first: Any, second: Any, *rest: Any, **given: Any) -> Any:
+        return own(module, h, g, second, second, *rest, **given)
+
+    patch.setattr(attention, "forward", forward)
+
+
+def not_apart(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The first token gets relative terms like the others."""
+    structure = modeling_funnel.FunnelAttentionStructure
+    own = structure.init_attention_inputs
+    patch.setattr(structure, "init_attention_inputs", lambda *args, **given: (*own(*args, **given)[:3], None))
+
+
+def windows_on_each_side(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The window of the first layer is that of one side."""
+    attention: Any = model.base_model.encoder.layer[0].attention.self
+    attention.one_sided_attn_window_size *= 2
+
+
+def first_key_invalid(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The first key of every window counts as one beyond the text."""
+    attention = modeling_longformer.LongformerSelfAttention
+    own = attention._sliding_chunks_query_key_matmul
+
+    def scores(module: Any, q: Tensor, k: Tensor, reach: int) -> Tensor:
+        found = own(module, q, k, reach)
+        found[..., 0] = -torch.inf
+        return found
+
+    patch.setattr(attention, "_sliding_chunks_query_key_matmul", scores)
+
+
+def inverted(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Inverting the mask makes global tokens of value 2 others."""
+    own = modeling_led._prepare_4d_attention_mask_inverted
+    patch.setattr(
+        modeling_led, "_prepare_4d_attention_mask_inverted", lambda mask, dtype: own(mask.clamp(max=1), dtype)
+    )
+
+
+def drawn_in_evaluation(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """Random blocks are drawn outside training, too."""
+    attention = modeling_big_bird.BigBirdBlockSparseAttention
+    own = attention._bigbird_block_rand_mask_with_head
+
+    def drawn(module: Any, **given: Any) -> Any:
+        before, module.training = module.training, True
+        try:
+            return own(module, **given)
+        finally:
+            module.training = before
+
+    patch.setattr(attention, "_bigbird_block_rand_mask_with_head", drawn)
+
+
+def last_block_of_the_longest(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The last block that all see is that of the longest sequence, which is not there."""
+    attention = modeling_bigbird_pegasus.BigBirdPegasusBlockSparseAttention
+    own = attention.bigbird_block_sparse_attention
+
+    def attend(module: Any, *args: Any, **given: Any) -> Any:
+        before, seen, after = args[:5], args[5].clone(), args[6:]
+        seen[..., -module.block_size :] = 0
+        return own(module, *before, seen, *after, **given)
+
+    patch.setattr(attention, "bigbird_block_sparse_attention", attend)
+
+
 MUSEUM = (
     Exhibit("base of a launch script", "radixark/miles/issues/742", "qwen3_moe", of("101"),
             declared=rope(rope_theta=1e7), applied=rope(rope_theta=1e6)),
@@ -531,6 +658,26 @@ MUSEUM = (
             indexing(lambda own, q, k, c, s: (interleaved(q, c, s), interleaved(k, c, s)))),
     Exhibit("interleaving of the indexer ignored", "huggingface/transformers/pull/46842", "glm_moe_dsa",
             of("104"), indexing(lambda own, q, k, c, s: (in_halves(q, c, s), in_halves(k, c, s)))),
+    Exhibit("positions pooled too early", "laiguokun/Funnel-Transformer/issues/8", "funnel", of("302"),
+            pooled_too_early, layers=(2, 4)),
+    Exhibit("window counted on each side", "allenai/longformer/issues/194", "longformer", of("202"),
+            windows_on_each_side, layers=(0,)),
+    Exhibit("first key of a window as beyond the text", "huggingface/transformers/pull/4352", "longformer",
+            of("202"), first_key_invalid),
+    Exhibit("global tokens lost with an inverted mask", "allenai/longformer/issues/254", "led", of("202"),
+            inverted),
+    Exhibit("random blocks in evaluation", "huggingface/transformers/pull/23056", "big_bird", of("202"),
+            drawn_in_evaluation),
+    Exhibit("last block of the longest sequence", "google-research/bigbird/issues/35", "bigbird_pegasus",
+            of("202"), last_block_of_the_longest),
+    Exhibit("memories of another segment", "zihangdai/xlnet/issues/62", "xlnet", of("303"),
+            of_streams(memories_apart)),
+    Exhibit("target tokens in the first sequence alone", "huggingface/transformers/pull/7267", "xlnet",
+            of("303"), target_of_first),
+    Exhibit("content stream that does not see itself", "huggingface/transformers/pull/711", "xlnet",
+            of("202"), content_hidden),
+    Exhibit("<cls> not kept apart", "huggingface/transformers/pull/6908", "funnel", of("303"),
+            not_apart, layers=range(5)),
 )  # fmt: skip
 NAMES = {one.name: one for one in MUSEUM}
 

@@ -65,8 +65,13 @@ FULL = {"layer_types": ["full_attention"] * 2}
 MHA = {"num_key_value_heads": 4}
 STACK = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 STACK |= {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64, "max_position_embeddings": 128}
+WHOLE = {"bigbird_pegasus": "seq2seq"}  # Whose encoders are what is special about them.
 # What a family needs besides, or None in the place of a size that it derives itself.
 OWN: dict[str, dict[str, Any]] = {
+    "longformer": {"attention_window": [8, 16]},
+    "led": {"attention_window": [8, 16]},
+    **{key: {"block_size": 4, "num_random_blocks": 1} for key in ("big_bird", "bigbird_pegasus")},
+    "funnel": {"block_sizes": [2, 2, 1], "d_head": 16},
     "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 20},
     "deberta-v2": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 16},
     "dbrx": {
@@ -151,7 +156,7 @@ def families() -> dict[str, str]:
     for head, names in HEADS.items():
         for family in names:
             if head != "base" or family.endswith("_text"):
-                heads.setdefault(family, head)
+                heads.setdefault(family, WHOLE.get(family, head))
     return {family: head for family, head in sorted(heads.items()) if _of_text(family)}
 
 

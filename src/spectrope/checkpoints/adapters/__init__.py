@@ -13,7 +13,14 @@ from spectrope.checkpoints.adapters.hooks import (
     with_all_states,
     with_states,
 )
-from spectrope.checkpoints.adapters.inputs import FAILURES, Inputs, runs_at, trained_length
+from spectrope.checkpoints.adapters.inputs import (
+    FAILURES,
+    POOLS,
+    Inputs,
+    runs_at,
+    short_length,
+    trained_length,
+)
 from spectrope.checkpoints.adapters.load import drawn_weights, open_model
 from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import (
@@ -48,6 +55,7 @@ from spectrope.checkpoints.adapters.texts import (
 
 __all__ = [
     "FAILURES",
+    "POOLS",
     "Call",
     "Enough",
     "HeadSite",
@@ -84,6 +92,7 @@ __all__ = [
     "runs_at",
     "sees_ahead",
     "sees_future",
+    "short_length",
     "states_of",
     "trained_length",
     "with_all_states",

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from spectrope.checkpoints.adapters.sparse import SparseRun
 
 FORBIDDEN = -9e3  # An additive mask at or below it forbids; the oldest models add -10000.
 
@@ -34,6 +37,8 @@ class Call:
         attend: The model's own attention function under this call's mask and options, of queries, keys and
             values with these shapes; it returns shape (b, i, h, e). None where it is not seen or does not run
             here.
+        sparse: The call itself where it computes a part of all pairs in bands or blocks, which may count keys
+            several times (`bias`).
     """
 
     module: str
@@ -48,6 +53,7 @@ class Call:
     v: Float[Tensor, "b g j e"] | None = None
     pattern: Float[Tensor, "b h i j"] | None = None
     attend: Attend | None = None
+    sparse: "SparseRun | None" = None
 
     def cpu(self) -> "Call":
         """The same on the CPU."""

@@ -89,12 +89,20 @@ def with_states(args: tuple[Any, ...], given: dict[str, Any], states: Tensor) ->
 def with_all_states(
     args: tuple[Any, ...], given: dict[str, Any], states: Tensor
 ) -> tuple[Any, dict[str, Any]]:
-    """The arguments with other hidden states, also where a layer takes queries and keys apart."""
+    """The arguments with other hidden states, also where a layer takes queries and keys apart.
+
+    Where it takes more keys than queries, all of them get the first of the states.
+    """
     before = states_of(args, given)
+    sides = args[:3] if all(isinstance(value, Tensor) for value in args[:3]) else ()
 
     def other(value: Any) -> Any:
-        alike = isinstance(value, Tensor) and value.shape == before.shape and value.dtype == before.dtype
-        return states if alike else value
+        if not isinstance(value, Tensor) or value.dtype != before.dtype:
+            return value
+        if value.shape == before.shape:
+            return states
+        pooled = any(value is side for side in sides) and value.shape[::2] == before.shape[::2]
+        return states[:, :1].expand_as(value) if pooled and len(sides) == 3 else value
 
     named = {key: value if "pos" in key else other(value) for key, value in given.items()}
     return tuple(map(other, args)), named

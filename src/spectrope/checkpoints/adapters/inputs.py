@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spectrope.checkpoints.adapters.sparse import full_attention_up_to
 from spectrope.core import SpectropeError, UnsupportedError
 
-POOLS = frozenset({"funnel"})
+POOLS = frozenset({"funnel"})  # Whose blocks halve the sequence.
 # What a model's own code may raise in a forward pass.
 FAILURES = (
     ArithmeticError,
@@ -49,6 +50,18 @@ class Inputs:
         if "use_cache" in config.to_dict():
             inputs["use_cache"] = False
         return {name: value for name, value in inputs.items() if value is not None}
+
+
+def short_length(model: nn.Module) -> int:
+    """Positions at which a model surely runs in the attention that it is set to, few of them.
+
+    They are 4, or 4 in the last of blocks that pool, or one more than those that get full attention.
+    """
+    config: Any = model.config
+    if getattr(config, "model_type", "") in POOLS:
+        return 4 * 2 ** (config.num_blocks - 1)
+    kept = any(getattr(part, "attention_type", "") == "block_sparse" for part in model.modules())
+    return full_attention_up_to(model) + 1 if kept else 4
 
 
 def require_tokens(model: nn.Module) -> None:
@@ -124,8 +137,8 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
         return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
     if getattr(model.config, "model_type", "") in POOLS:
         return (
-            f"{_name(model)} pools its sequence between blocks of layers, so that queries and keys stand at "
-            "other positions than tokens; attention of this form is not supported yet."
+            f"{_name(model)} does not run at length {length}, as it pools its sequence between blocks of "
+            "layers; give a larger length."
         )
     if getattr(model.config, "bi_data", False):
         return (

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from spectrope.checkpoints.adapters.call import FORBIDDEN, Call, exact, split_mask
 from spectrope.checkpoints.adapters.compressed import of_tokens_alone
 from spectrope.checkpoints.adapters.interface import Sink, through_interface, uses_interface
+from spectrope.checkpoints.adapters.sparse import recorded_sparse, sparse_modules
 
 
 @contextlib.contextmanager
@@ -34,7 +35,7 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
     """
     unread: list[str] = []
     names = {module: name for name, module in model.named_modules()}
-    with of_tokens_alone(model, sink) as sink:
+    with of_tokens_alone(model, sink) as sink, recorded_sparse(model, names, sink, unread):
         if uses_interface(model):
             with through_interface(model, names, sink, attend):
                 yield unread
@@ -56,6 +57,7 @@ class _Products(TorchFunctionMode):
         self.products: list[tuple[Tensor, Tensor]] = []  # Operands, of the module that multiplied last.
         self.multiplying = ""
         self.waiting: Call | None = None  # for its values
+        self.sparse = {*sparse_modules(model)}  # Which are recorded in another way.
 
     def __enter__(self) -> "_Products":
         self.handles = [self.model.register_forward_pre_hook(self._begin, with_kwargs=True)]
@@ -88,7 +90,7 @@ class _Products(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
+        name = "" if self.running[-1] in self.sparse else getattr(func, "__name__", "")
         if name == "scaled_dot_product_attention":
             self._fused(*args, **kwargs)
         elif name in self.PRODUCTS or name == "einsum":

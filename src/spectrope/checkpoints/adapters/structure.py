@@ -42,6 +42,7 @@ def declared_fields(config: Any) -> dict[str, Any]:
 
 
 EITHER_WAY = frozenset({"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "xlm"})
+BOTH_WAYS = frozenset({"funnel"})  # Also in what they call their decoder.
 # Decoders of other models, which have no head of their own.
 CAUSAL = frozenset({"clip_text_model", "glm_image_text"})
 BY_FLAG = frozenset(
@@ -71,6 +72,8 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
     causal = getattr(text, "is_causal", None)
     if text.model_type in EITHER_WAY:
         return None
+    if text.model_type in BOTH_WAYS:
+        return True
     if text.model_type == "xlnet":
         return text.attn_type == "bi"
     if isinstance(both, str):  # "vision" leaves text causal

@@ -77,15 +77,13 @@ ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configu
 NORMALISES_AFTER = {"hunyuan_v1_dense": 2, "hunyuan_v1_moe": 2, "llama4_text": 2, "nanochat": 2}
 # Whose values carry position by design, or come from an input that the probe does not replace.
 VALUES_VARY = frozenset({"deepseek_v4", "inkling_text", "inkling2_text", "mobilebert"})
-# Inputs that change the kernels of a family and that an audit, which gives tokens alone, does not give.
-UNEXERCISED = {
-    "xlnet": (
-        "the second stream of queries (target_mapping, perm_mask)",
-        "memories of earlier segments (mems)",
-        "segments (token_type_ids)",
-    )
-}
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.
+
+
+def unexercised(declaration: Declaration) -> tuple[str, ...]:
+    """Passes that change the kernels of a model and that its audit does not have, in words."""
+    repeated = max(declaration.get("block_repeats") or [1]) > 1
+    return ("further passes through layers that run several times (block_repeats)",) if repeated else ()
 
 
 def first_row(declaration: Declaration) -> int | None:

@@ -114,7 +114,10 @@ def _slopes(bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Fl
 
 
 def lag_table(
-    bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"], noise: float
+    bias: Float[Tensor, "h i j"],
+    allowed: Bool[Tensor, "#h i j"],
+    noise: float,
+    lag: Int[Tensor, "i j"] | None = None,
 ) -> tuple[Int[Tensor, " n"], Float[Tensor, "h n"]] | None:
     """Lags that occur and the bias of each, per head; None where equal lags get unequal biases.
 
@@ -122,9 +125,10 @@ def lag_table(
         bias: As the kernel adds it, not centred.
         allowed: Which keys each query sees.
         noise: Relative rounding error of the model's arithmetic.
+        lag: Of each query and key; None where both count the same tokens.
     """
     seen = allowed[0].expand(bias.shape[1:])
-    lag = lags(*bias.shape[1:]).to(bias.device)
+    lag = (lags(*bias.shape[1:]) if lag is None else lag).to(bias.device)
     values, place = lag[seen].unique(return_inverse=True)
     flat = bias[:, seen]
     counts = torch.bincount(place).to(flat)

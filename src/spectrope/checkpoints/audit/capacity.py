@@ -1,6 +1,7 @@
 """Refuse a length at which an audit would need more memory than there is."""
 
 from spectrope.checkpoints.adapters import FAILURES, layer_name
+from spectrope.checkpoints.adapters.sparse import attention_for
 from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.probe import BothProbes
@@ -33,7 +34,8 @@ def require_memory(probe: BothProbes, modules: list[str], length: int) -> None:
         return
     some = _one_of_each_kind(modules, probe.declaration)
     try:
-        growth = peak_growth(lambda n: probe.measured(some, n, exercised=length <= LONGEST))
+        with attention_for(probe.model, length):
+            growth = peak_growth(lambda n: probe.measured(some, n, exercised=length <= LONGEST))
     except (SpectropeError, *FAILURES):
         return
     needed = growth.at(length)

@@ -310,10 +310,11 @@ FAULTS = (
         "SPE202",
         "window or chunk differs",
         ("mask",),
-        "Queries attend to more or fewer keys than the declared window or chunk contains.",
+        "Queries attend to more or fewer keys than the declared window, chunk, blocks or global tokens hold.",
         "One attention backend ignores the window, or backends disagree on whether the window includes the "
         "query itself.",
-        "Pass the declared window to the kernel; Hugging Face counts the query's own key in it.",
+        "Pass the declared window to the kernel; Hugging Face counts the query's own key in it, except for "
+        "Longformer's, half of which lies on either side of it.",
         "None up to the length of the shorter window, then for every query beyond it.",
         (
             "huggingface/transformers/issues/39408",
@@ -325,6 +326,12 @@ FAULTS = (
             "vllm-project/vllm/issues/3385",
             "vllm-project/vllm/pull/17772",
             "ggml-org/llama.cpp/pull/12791",
+            "allenai/longformer/issues/194",
+            "huggingface/transformers/pull/4352",
+            "allenai/longformer/issues/254",
+            "huggingface/transformers/pull/23056",
+            "google-research/bigbird/issues/35",
+            "huggingface/transformers/pull/711",
         ),
     ),
     Fault(
@@ -361,6 +368,7 @@ FAULTS = (
             "huggingface/transformers/pull/8518",
             "nntrainer/nntrainer/pull/3982",
             "NVIDIA/TensorRT/issues/3370",
+            "laiguokun/Funnel-Transformer/issues/8",
         ),
     ),
     Fault(
@@ -374,7 +382,12 @@ FAULTS = (
         "Add the rows of `relative_attention_bias` unchanged, one column per head; add every declared term, "
         "under the factor of the products.",
         "From the first few tokens on, in the heads named.",
-        ("tenstorrent/tt-metal/pull/56406",),
+        (
+            "tenstorrent/tt-metal/pull/56406",
+            "huggingface/transformers/pull/6908",
+            "zihangdai/xlnet/issues/62",
+            "huggingface/transformers/pull/7267",
+        ),
     ),
     Fault(
         "SPE304",

@@ -18,14 +18,13 @@ from spectrope.checkpoints.audit.declared_rope import contradictions as twice_de
 from spectrope.checkpoints.audit.declared_rope import declared_turning, rope_parameters
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.local import BANDED, BLOCKED, declared_pattern, pattern_mask
 from spectrope.checkpoints.audit.relative import declared_relative
 from spectrope.encodings import alibi_slopes
 
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")
 
-LOCAL = frozenset(
-    {"big_bird", "led", "longformer", "longt5", "pegasus_x"}
-)  # Of blocks, under fields of their own.
+LOCAL = frozenset({"longt5", "pegasus_x"})  # Of blocks, under fields of their own.
 # Types of layers that have the window, and "full_attention" for those of `WINDOWS_EVERYWHERE`.
 WINDOWED_TYPES = frozenset(
     {"", "sliding_attention", "full_attention", "compressed_sparse_attention", "heavily_compressed_attention"}
@@ -44,6 +43,9 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
         length: Positions of the measurement, on which some schedules depend.
     """
     mask, kind = declared_mask(declaration, layer), layer_type(declaration, layer)
+    if declaration.model_type in BANDED | BLOCKED:
+        pattern = declared_pattern(declaration, stack, layer, length)
+        mask = Mask("unlimited") if pattern is None else pattern_mask(pattern)
     if (buckets := _buckets(declaration, stack)) is not None:
         return LayerEncoding("bucketed bias", buckets=buckets, mask=mask)
     if (term := declared_relative(declaration, stack)) is not None:

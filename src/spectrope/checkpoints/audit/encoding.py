@@ -13,7 +13,14 @@ from spectrope.checkpoints.audit.rotary import FREQUENCY, Fit, fit_schedule
 from spectrope.encodings import Pairing
 
 MaskShape = Literal[
-    "causal", "bidirectional", "causal window", "bidirectional window", "causal chunk", "unlimited", "other"
+    "causal",
+    "bidirectional",
+    "causal window",
+    "bidirectional window",
+    "causal chunk",
+    "block-sparse",
+    "unlimited",
+    "other",
 ]
 
 
@@ -25,7 +32,7 @@ class Mask:
         shape: What it is; "unlimited" stands for causal or bidirectional where a declaration says neither;
             "other" is what no rule fits.
         size: Keys that a causal window holds, the query's own among them; keys on either side for a window
-            that looks both ways; positions per chunk; None where there is no limit.
+            that looks both ways; positions per chunk or block; None where there is no limit.
         past: The rule of its keys up to the query's own, of a measured one.
         ahead: How many positions after the query the last key seen is, at most, of a measured one.
     """

@@ -1,6 +1,6 @@
 """One layer: measured, compared with its declaration, and judged."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -15,11 +15,14 @@ from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.funnel import blind, funnel_parts, position_noise, read_funnel
 from spectrope.checkpoints.audit.heads import by_head, masks_by_head, values_by_head
+from spectrope.checkpoints.audit.local import declared_pattern, pattern_findings
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
 from spectrope.checkpoints.audit.norms import freed_of_norms, norm_findings
+from spectrope.checkpoints.audit.places import Places, place_of, places_of
 from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
@@ -105,13 +108,22 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     """Measure one layer and compare it with its declaration; what would put each finding right."""
     call, unexplained = carried_out(kernel.call, kernel.exercise)
     kernel, module, length, noise = replace(kernel, call=call), call.module, subject.length, subject.noise
-    stack, layer = layer_name(module)
+    stack, layer = place_of(subject.declaration, module)
     declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
     if declared.normalised_after:
         kernel = freed_of_norms(kernel, subject.model)
-    reading, declared = _relative(kernel, subject, declared)
+    places = places_of(declaration, module, length)
+    sparse = [*_sparse(call, subject.declaration, length)]
+    if call.sparse is not None:  # Whose counts of keys have been compared.
+        kernel = replace(kernel, call=replace(call, bias=None))
+        declared = replace(declared, mask=None) if sparse else declared
+    reading, declared = _relative(kernel, subject, declared, places)
+    if places is not None:
+        kernel = places.square(kernel)
     measured = measure(kernel, declared, subject.absolute(module), noise, reading)
-    findings = _findings(kernel, subject, declared, measured)
+    if declared.mask is not None and declared.mask.shape == "block-sparse":
+        measured = replace(measured, encoding=replace(measured.encoding, mask=declared.mask))
+    findings = _findings(kernel, subject, declared, measured) + sparse
     if reading is not None:
         findings = [one for one in findings if one.what != LOOKUP] + [*reading.findings]
     if not any(finding.code in EXPLAIN_WEIGHTS for finding in findings):
@@ -125,6 +137,8 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         findings = [finding for finding in findings if finding.code in BESIDE_POSITION]
     known = is_library_family(declaration.model_type)
     verdict, reason = judge(declared, effective, findings, known=known)
+    if places is not None and (unseen := blind(declaration, length, noise)):
+        verdict, reason = "cannot tell", unseen
     if mixed and verdict != "differs":
         verdict, reason = "cannot tell", "a convolution mixes tokens before the kernel, which hides positions"
     if doubt and verdict != "differs":
@@ -146,20 +160,34 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     return record, _remedies(record, subject, measured)
 
 
+def _sparse(call: Call, declaration: Declaration, length: int) -> Iterator[Discrepancy]:
+    """Where attention in bands or blocks sees other keys than declared."""
+    if call.sparse is None:
+        return
+    pattern = declared_pattern(declaration, *layer_name(call.module), length)
+    if pattern is not None:
+        yield from pattern_findings(call, pattern)
+
+
 def _relative(
-    kernel: LayerKernel, subject: Subject, declared: LayerEncoding
+    kernel: LayerKernel, subject: Subject, declared: LayerEncoding, places: Places | None
 ) -> tuple[Reading | None, LayerEncoding]:
     """What logits with a relative term are made of, and the declaration, without what cannot be compared."""
     if declared.relative is None:
         return None, declared
-    call, states = kernel.call, kernel.states
+    call, states, term = kernel.call, kernel.states, declared.relative
     parts = None
     if call.logits is not None and states is not None:
-        declaration = subject.declaration
-        parts = parts_of(subject.model, call.module, states, declared.relative, declaration)
+        if places is None:
+            parts = parts_of(subject.model, call.module, states, term, subject.declaration)
+        else:
+            parts = funnel_parts(subject.model, call.module, states)
     if parts is None:
         return None, replace(declared, kind=None, relative=None, scale=None)
-    return read_logits(call, parts, declared.relative, subject.noise), declared
+    if places is not None:
+        noise = position_noise(subject.declaration, subject.length, subject.noise)
+        return read_funnel(call, parts, term, noise, places), declared
+    return read_logits(call, parts, term, subject.noise), declared
 
 
 def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:
@@ -169,10 +197,12 @@ def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> l
     return [*known, *(Remedy(module, one, _scaled_as_others(one, record)) for one in late)]
 
 
-def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:
-    """Remedies of findings at far positions, which no sequence of the audited length shows."""
+BEYOND = "it appears only beyond the audited length"
+
+
+def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module, reason: str = BEYOND) -> list[Remedy]:
+    """Remedies of findings that no sequence of tokens of the audited length shows, for that reason."""
     module = model.get_submodule(record.module)
-    reason = "it appears only beyond the audited length"
     return [Remedy(module, one, reason) for one in record.findings[len(known) :]]
 
 

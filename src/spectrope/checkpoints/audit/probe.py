@@ -5,7 +5,7 @@ from functools import partial
 
 from torch import nn
 
-from spectrope.checkpoints.adapters import sees_future
+from spectrope.checkpoints.adapters import POOLS, sees_future
 from spectrope.checkpoints.audit.absolutes import VARIES
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import Subject, layer_record, require_finite
@@ -68,7 +68,9 @@ class BothProbes:
             exercised: Whether to run attention functions on random inputs, up to the length that allows it.
         """
         inner = self.inner
-        absolutes = constant_token(inner, modules, length)
+        absolutes = [
+            one for one in constant_token(inner, modules, length) if not self._behind_encoder(one.block)
+        ]
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
         ahead, norms = partial(sees_future, self.model), declared_norms(inner)
         subject = Subject(inner, self.declaration, ahead, varying, length, self.noise, norms)
@@ -89,3 +91,7 @@ class BothProbes:
             inner, modules, length, receive, contents=self.batch, seed=self.seed, exercised=exercised
         )
         return Probed(absolutes, records, remedies, untried, unread)
+
+    def _behind_encoder(self, block: str) -> bool:
+        """Whether a stack takes what another one puts out, and no embeddings."""
+        return self.declaration.model_type in POOLS and block.startswith("decoder")

@@ -10,6 +10,7 @@ from torch import Tensor
 from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.audit.bias import lag_table
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.places import Places
 from spectrope.checkpoints.audit.relative import RelativeTerm
 from spectrope.checkpoints.audit.relative_mistakes import FittedSummands, Logits, fits, part_values
 from spectrope.checkpoints.audit.relative_parts import Summand, Summands
@@ -36,7 +37,9 @@ class Reading:
     findings: tuple[Discrepancy, ...]
 
 
-def read_logits(call: Call, parts: Summands, term: RelativeTerm, noise: float) -> Reading:
+def read_logits(
+    call: Call, parts: Summands, term: RelativeTerm, noise: float, places: Places | None = None
+) -> Reading:
     """Explain the logits of constant content by the declared summands, or by mistakes in them.
 
     Args:
@@ -44,15 +47,16 @@ def read_logits(call: Call, parts: Summands, term: RelativeTerm, noise: float) -
         parts: Their summands.
         term: The relative term as declared.
         noise: Relative rounding error of the model's arithmetic.
+        places: Positions of queries and keys, where they are not those of the tokens.
     """
     products = call.products()[0].double()
-    seen = _by_lag(call, noise)
+    seen = _by_lag(call, noise, places)
     if call.logits is None or seen is None:
         text = "logits that differ at equal lags"
         logits = products if call.logits is None else call.logits[0].double()
         found = (Discrepancy("relative term", str(term), text),)
         return Reading(replace(term, words="other logits"), None, logits, found)
-    return _reading(call, *_explained(seen, parts, term, noise), _content(parts.declared, seen.lag)[0])
+    return _reading(call, *explained(seen, parts, term, noise), _content(parts.declared, seen.lag)[0])
 
 
 def _reading(
@@ -67,12 +71,15 @@ def _reading(
     return Reading(term, scale, logits - (scale or 0.0) * products[:, None, None], tuple(findings))
 
 
-def _by_lag(call: Call, noise: float) -> Logits | None:
+def _by_lag(call: Call, noise: float, places: Places | None) -> Logits | None:
     """Logits by content, head and lag; None where equal lags get unequal ones."""
     if call.logits is None:
         return None
     b, h = call.logits.shape[:2]
-    found = lag_table(call.logits.flatten(0, 1).double(), call.allowed[0, :1], noise)
+    allowed, lag = call.allowed[0, :1], None
+    if places is not None:
+        allowed, lag = allowed & places.related, places.lag
+    found = lag_table(call.logits.flatten(0, 1).double(), allowed, noise, lag)
     return None if found is None else Logits(found[0], found[1].unflatten(0, (b, h)))
 
 
@@ -81,7 +88,7 @@ def _content(parts: Sequence[Summand], lag: Int[Tensor, " n"]) -> Float[Tensor, 
     return parts[0].values(lag[:1])[..., 0].cpu()
 
 
-def _explained(
+def explained(
     seen: Logits, parts: Summands, term: RelativeTerm, noise: float
 ) -> tuple[float | None, list[Discrepancy], RelativeTerm | None]:
     """The factor on products, findings, and the term that the logits hold."""

@@ -24,7 +24,7 @@ class Logits:
     """Measured logits by lag.
 
     Args:
-        lag: Lags that occur, ascending.
+        lag: Lags that occur, ascending; several times where pairs of one lag may differ.
         values: The logits of each, by content and head.
     """
 
@@ -46,7 +46,7 @@ class Logits:
         past = self.values[..., self.lag >= 0]
         least = 1e-4 * (past - past[..., :1]).abs().max()
         moving = (past - past[..., -1:]).abs().amax((0, 1)) > least
-        return int(moving.nonzero().max()) + 1 if bool(moving.any()) else 0
+        return int(self.lag[self.lag >= 0][moving].max()) + 1 if bool(moving.any()) else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,10 @@ def fits(seen: Logits, parts: Summands, term: RelativeTerm) -> Iterator[FittedSu
 
 
 def fitted(words: str, parts: Sequence[Summand], lookups: Sequence[Where], seen: Logits) -> FittedSummands:
-    """The factors under which summands explain logits best, in the sense of least squares."""
+    """The factors under which summands explain logits best, in the sense of least squares.
+
+    Of those that explain them as well, they are the nearest to the declared ones.
+    """
     values = [
         part.factor * part_values(part, where(seen.lag)) for part, where in zip(parts, lookups, strict=True)
     ]
@@ -110,8 +113,9 @@ def fitted(words: str, parts: Sequence[Summand], lookups: Sequence[Where], seen:
     rows = torch.stack([value.flatten() for value in values])
     norms = rows.norm(dim=1).clamp(min=1e-300)
     units, wanted = rows / norms[:, None], seen.values.flatten()
-    products = torch.linalg.pinv(units @ units.T, rtol=DEPENDENT, hermitian=True) @ (units @ wanted)
-    ratios = (products / norms).where(torch.tensor(sizes) > 0, 1.0)
+    left = wanted - rows.sum(0)
+    products = torch.linalg.pinv(units @ units.T, rtol=DEPENDENT, hermitian=True) @ (units @ left)
+    ratios = (1 + products / norms).where(torch.tensor(sizes) > 0, 1.0)
     error = (ratios @ rows - wanted).abs().max().item()
     return FittedSummands(words, tuple(ratios.tolist()), sizes, error)
 

@@ -1,6 +1,6 @@
 """Summands of logits with relative terms, from a layer's weights and the content that entered it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ def parts_of(
     x = states.double().to(next(own.parameters()).device)
     try:
         if term.table == "sinusoids":
-            return _xlnet(own, x)
+            return xlnet_parts(own, x)
         if declaration.model_type == "prophetnet":
             return _prophetnet(own, x)
         return _deberta(model, own, x, term, declaration)
@@ -89,18 +89,50 @@ def parts_of(
         return None
 
 
-def sinusoids(positions: Int[Tensor, " n"], width: int, base: float = 1e4) -> Float[Tensor, "n c"]:
-    """Sines, then cosines, of positions at each frequency of Transformer-XL, in float32 as by the library."""
-    frequencies = 1 / torch.pow(base, torch.arange(0, width, 2.0) / width)
-    angles = positions.float().cpu()[:, None] * frequencies
+def sinusoids(
+    positions: Int[Tensor, " n"], width: int, base: float = 1e4, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "n c"]:
+    """Sines, then cosines, of positions at each frequency of Transformer-XL, computed in that precision."""
+    frequencies = 1 / torch.pow(base, torch.arange(0, width, 2.0).to(dtype) / width)
+    angles = positions.cpu().to(dtype)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], -1).double().to(positions.device)
 
 
-def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
-    q, k, r = (getattr(own, name).detach().double() for name in ("q", "k", "r"))
-    word, relative = own.r_w_bias.detach().double(), own.r_r_bias.detach().double()
-    queries, keys = torch.einsum("bc,chd->bhd", x, q), torch.einsum("bc,chd->bhd", x, k)
-    factor = q.shape[-1] ** -0.5
+def xlnet_parts(own: Any, x: Float[Tensor, "b c"], keys: Float[Tensor, "b c"] | None = None) -> Summands:
+    """The summands of an attention module of XLNet.
+
+    Args:
+        own: The module.
+        x: What entered it at every position.
+        keys: What entered on the side of the keys, where that is another content.
+    """
+    q, k, r = (getattr(own, name).detach().double().to(x.device) for name in ("q", "k", "r"))
+    biases = tuple(getattr(own, name).detach().double().to(x.device) for name in ("r_w_bias", "r_r_bias"))
+    queries = torch.einsum("bc,chd->bhd", x, q)
+    projected_keys = torch.einsum("bc,chd->bhd", x if keys is None else keys, k)
+    return transformer_xl(queries, projected_keys, r, biases, sinusoids)
+
+
+def transformer_xl(
+    queries: Float[Tensor, "b h d"],
+    keys: Float[Tensor, "b h d"],
+    r: Float[Tensor, "c h d"],
+    biases: tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]],
+    table: Callable[..., Tensor],
+    further: Sequence[Summand] = (),
+) -> Summands:
+    """The four summands of Transformer-XL, and what is mistaken for them.
+
+    Args:
+        queries: Projected content of the query.
+        keys: Projected content of the key.
+        r: Projection of the sines and cosines.
+        biases: Vectors that stand in the place of a query: to keys, and to positions.
+        table: Sines and cosines of positions, given these, the width and the base.
+        further: Summands beside them.
+    """
+    word, relative = biases
+    factor = queries.shape[-1] ** -0.5
 
     def met(vectors: Float[Tensor, "b h d"], angles: TableOfLags) -> Callable[[Tensor], Tensor]:
         side = torch.einsum("bhd,chd->bhc", vectors, r)
@@ -108,51 +140,53 @@ def _xlnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
 
     def arranged(angles: TableOfLags, word: Tensor = word, relative: Tensor = relative) -> list[Summand]:
         return [
-            _constant(CONTENT, factor, (queries * keys).sum(-1)),
-            _constant("bias to content", factor, (word * keys).sum(-1)),
+            constant(CONTENT, factor, (queries * keys).sum(-1)),
+            constant("bias to content", factor, (word * keys).sum(-1)),
             Summand("content to position", factor, met(queries, angles)),
             Summand("bias to position", factor, met(relative.expand_as(queries), angles)),
+            *further,
         ]
 
-    exchanged = arranged(sinusoids, relative, word)
+    exchanged = arranged(table, relative, word)
     swap = Mistake("relative term, biases", "r_w_bias to keys, r_r_bias to positions", "exchanged", exchanged)
     tables = [
         Mistake("relative term, sinusoids", "sines, then cosines, of base 10000", words, arranged(angles))
-        for words, angles in _other_tables()
+        for words, angles in _other_tables(table)
     ]
-    return Summands(arranged(sinusoids), [swap, *tables])
+    return Summands(arranged(table), [swap, *tables])
 
 
-def _other_tables() -> Iterator[tuple[str, TableOfLags]]:
+def _other_tables(table: Callable[..., Tensor]) -> Iterator[tuple[str, TableOfLags]]:
     """Tables that are mistaken for Transformer-XL's."""
 
     def rolled(at: Tensor, width: int) -> Tensor:
-        return sinusoids(at, width).roll(width // 2, 1)
+        return table(at, width).roll(width // 2, 1)
 
     def in_turns(at: Tensor, width: int) -> Tensor:
-        return sinusoids(at, width).unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
+        return table(at, width).unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
 
     def progression(at: Tensor, width: int) -> Tensor:
         exponent = width / max(width - 2, 1)
-        return sinusoids(at, width, 1e4**exponent)
+        return table(at, width, 1e4**exponent)
 
     yield "cosines before sines", rolled
     yield "sines and cosines in turns", in_turns
     yield "frequencies in another progression", progression
     for base in BASES:
-        yield f"base {base:g}", lambda at, width, base=base: sinusoids(at, width, base)
+        yield f"base {base:g}", lambda at, width, base=base: table(at, width, base)
 
 
-def _constant(name: str, factor: float, values: Float[Tensor, "b h"]) -> Summand:
+def constant(name: str, factor: float, values: Float[Tensor, "b h"]) -> Summand:
+    """A summand that is the same at all relative positions."""
     return Summand(name, factor, lambda _: values[..., None], relative=False)
 
 
 def _prophetnet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
     """ProphetNet's, whose decoder projects the content of the query to a bias for each bucket and head."""
     heads = own.num_attn_heads
-    queries, keys = (_projected(one, x).unflatten(-1, (heads, -1)) for one in (own.query_proj, own.key_proj))
-    biases = _projected(own.relative_pos_embeddings, x).unflatten(-1, (-1, heads)).transpose(1, 2)
-    content = _constant(CONTENT, queries.shape[-1] ** -0.5, (queries * keys).sum(-1))
+    queries, keys = (projected(one, x).unflatten(-1, (heads, -1)) for one in (own.query_proj, own.key_proj))
+    biases = projected(own.relative_pos_embeddings, x).unflatten(-1, (-1, heads)).transpose(1, 2)
+    content = constant(CONTENT, queries.shape[-1] ** -0.5, (queries * keys).sum(-1))
     last = biases.shape[-1] - 1
     relative = Summand("content to position", 1.0, lambda at: biases[..., at.clamp(0, last)])
     return Summands([content, relative], [])
@@ -185,7 +219,7 @@ def _disentangled(
         return lambda at: scores[..., (at + middle).clamp(0, last)]
 
     return [
-        _constant(CONTENT, factor, (queries * keys).sum(-1)),
+        constant(CONTENT, factor, (queries * keys).sum(-1)),
         *(Summand(name, factor, met(name)) for name in term.parts),
     ]
 
@@ -218,7 +252,7 @@ def _of_old(
     whole = linear(x, own.in_proj.weight.detach().double()).unflatten(-1, (declaration.n_heads, -1))
     queries, keys, _ = (one.flatten(1) for one in whole.chunk(3, -1))
     names = {"content to position": "pos_proj", "position to content": "pos_q_proj"}
-    rows = {part: _projected(getattr(own, names[part]), table) for part in term.parts}
+    rows = {part: projected(getattr(own, names[part]), table) for part in term.parts}
     return queries + own.q_bias.detach().double(), keys, rows
 
 
@@ -229,10 +263,10 @@ def _of_new(
     names = {"content to position": "pos_key_proj", "position to content": "pos_query_proj"}
     if declaration.get("share_att_key"):
         names = {"content to position": "key_proj", "position to content": "query_proj"}
-    rows = {part: _projected(getattr(own, names[part]), table) for part in term.parts}
-    return _projected(own.query_proj, x), _projected(own.key_proj, x), rows
+    rows = {part: projected(getattr(own, names[part]), table) for part in term.parts}
+    return projected(own.query_proj, x), projected(own.key_proj, x), rows
 
 
-def _projected(projection: nn.Linear, x: Tensor) -> Tensor:
+def projected(projection: nn.Linear, x: Tensor) -> Tensor:
     bias = None if projection.bias is None else projection.bias.detach().double()
     return linear(x, projection.weight.detach().double(), bias)

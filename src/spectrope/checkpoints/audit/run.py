@@ -10,23 +10,27 @@ import torch
 from torch import nn
 
 from spectrope.checkpoints.adapters import (
+    POOLS,
     declared_config,
     evaluating,
     open_model,
     parse_layers,
     runs_at,
+    short_length,
     trained_length,
 )
 from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
+from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
 from spectrope.checkpoints.audit.absolutes import absolute_record
-from spectrope.checkpoints.audit.architectures import UNEXERCISED
+from spectrope.checkpoints.audit.architectures import unexercised
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.decays import LinearAudit
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.further import FurtherPasses, not_exercised, with_further
 from spectrope.checkpoints.audit.indexing import IndexerAudit
 from spectrope.checkpoints.audit.layers import beyond, remedies_of
 from spectrope.checkpoints.audit.predictions import measure_impacts
@@ -42,6 +46,7 @@ from spectrope.core import ConfigError, Device, SpectropeError, Watch, choose_de
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 LATER = "serving modes, which are only checked if nothing differs in a plain forward pass"
+IN_BLOCKS = "serving modes in block-sparse attention"
 SHORTEST = 16  # Tokens of a text.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 
@@ -104,8 +109,9 @@ def audit(
         _refuse_of_texts(length, serving_modes, text)
         return _of_tower(model, batch, seed)
     length = default_length(model) if length is None else length
-    if length < 8:
-        raise ConfigError(f"an audit's length must be at least 8; got {length}.")
+    least = max(8, short_length(model)) if model.config.model_type in POOLS else 8
+    if length < least:
+        raise ConfigError(f"an audit's length must be at least {least}; got {length}.")
     if batch < 2:
         raise ConfigError(f"an audit compares at least 2 random vectors; got {batch}.")
     if text is not None and len(text) < SHORTEST:
@@ -114,10 +120,8 @@ def audit(
     declaration = Declaration(**declared_config(model))
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
     shown = counted("auditing") if watch is None else contextlib.nullcontext(watch)
-    with evaluating(model), runs_at(length, model), shown as watch:
+    with evaluating(model), runs_at(length, model), attention_for(model, length), shown as watch:
         modules = attention_modules(inner)
-        prefix = next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
-        whole = [f"{prefix}{name}" for name in modules]
         probe = BothProbes(model, inner, declaration, noise, batch, seed)
         require_memory(probe, modules, length)
         probed = probe.measured(modules, length, watch)
@@ -128,6 +132,11 @@ def audit(
         far = look_far(inner, declaration, compared, length, trained, noise, seed) if reach else NOWHERE
         compared = tuple(with_far(one, far) for one in compared)
         every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
+        passes = FurtherPasses(probe, length, compared)
+        further = passes.findings()
+        compared, known = tuple(with_further(one, further) for one in compared), every
+        reason = "it appears only in a further pass over inputs of another kind"
+        every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
         linear = LinearAudit(inner, declaration, modules, length, noise)
         decays = linear.records(cached=serving_modes is not False)
@@ -135,14 +144,16 @@ def audit(
         indexed = indexing.records()
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
         wanted = right if serving_modes is None else serving_modes
-        modes = serving_modes_of(model, whole, noise, seed) if wanted else None
-        served = () if modes is None else tuple(modes.check())
-        if modes is not None and serving_modes is None:
-            served = tuple(map(modes.by_default, served))
-        notes = () if modes is None or not right else conversion_notes(modes)
+        with attention_for(model, 0):  # As few tokens as serving modes have get full attention.
+            modes = serving_modes_of(model, _whole_names(model, inner), noise, seed) if wanted else None
+            served = () if modes is None else tuple(modes.check())
+            if modes is not None and serving_modes is None:
+                served = tuple(map(modes.by_default, served))
+            notes = () if modes is None or not right else conversion_notes(modes)
         vision, unseen = _beside_text(model, batch, seed)
         measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)
+    blocks = (IN_BLOCKS,) if served and full_attention_up_to(inner) else ()
     refused = () if serving_modes else tuple(one for one in served if one.reason)
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
@@ -155,13 +166,15 @@ def audit(
         far=far,
         impacts=tuple(tuple(next(impacts) for _ in some) for some in every),
         serving_modes=tuple(one for one in served if one not in refused),
-        unserved=(LATER,) if serving_modes is None and not right else tuple(map(str, refused)),
+        unserved=(LATER,) if serving_modes is None and not right else (*map(str, refused), *blocks),
         notes=notes,
         unread=probed.unread,
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
         untried=tuple(probed.untried),
         unexercised=(
-            *UNEXERCISED.get(declaration.model_type, ()),
+            *unexercised(declaration),
+            *not_exercised(inner, length),
+            *passes.left_out,
             *indexing.unread(indexed),
             *_compressed(inner),
         ),
@@ -176,6 +189,12 @@ def _compressed(model: nn.Module) -> tuple[str, ...]:
     """Keys that do not belong to one token, in words; nothing if there are none."""
     names = compressing(model)
     return (f"compressed keys that follow those of the tokens ({', '.join(names)})",) if names else ()
+
+
+def _whole_names(model: nn.Module, inner: nn.Module) -> list[str]:
+    """Dotted names of attention modules within the whole model."""
+    prefix = next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
+    return [f"{prefix}{name}" for name in attention_modules(inner)]
 
 
 def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:
@@ -251,5 +270,7 @@ def _opened(
 
 
 def default_length(model: nn.Module) -> int:
-    """Positions of an audit where none are given."""
-    return min(LENGTH, trained_length(model) or LENGTH)
+    """Positions of an audit where none are given: so many that block-sparse attention is in use."""
+    blocked, trained = full_attention_up_to(model), trained_length(model) or LENGTH
+    longer = blocked + LENGTH // 8
+    return longer if blocked >= LENGTH and longer <= trained else min(LENGTH, trained)

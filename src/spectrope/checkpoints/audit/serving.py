@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import Call, Inputs, layer_name, trained_length
+from spectrope.checkpoints.adapters import POOLS, Call, Inputs, layer_name, trained_length
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.exercised import carried_out
@@ -100,6 +100,8 @@ class ServingModes:
     def _checks(self) -> dict[str, Callable[[str], ServingRecord | None]]:
         """The check of each serving mode, by its name."""
         checks: dict[str, Callable[[str], ServingRecord | None]] = {}
+        if self._config.model_type in POOLS:
+            return {"right padding": self._pooling}
         two_stacks = self._config.is_encoder_decoder
         serves = two_stacks or self._causal
         if serves and hasattr(self.model, "generate"):
@@ -237,6 +239,9 @@ class ServingModes:
                 findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
             findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
         return _record(mode, findings)
+
+    def _pooling(self, mode: str) -> ServingRecord:
+        raise Refused("its layers pool positions, of which padding would change the number")
 
     def _packed(self, mode: str) -> ServingRecord | None:
         """Two sequences in one row, told apart by restarting positions; no record if the model sees one."""

@@ -19,6 +19,7 @@ from spectrope.checkpoints.adapters import (
     idle_feed_forwards,
     recorded,
     runs_at,
+    short_length,
     states_of,
     with_all_states,
 )
@@ -81,7 +82,7 @@ def attending_modules(model: nn.Module) -> dict[str, bool]:
     """
     calls: list[str] = []
     elsewhere: set[str] = set()
-    inputs = Inputs(batch=1, length=4)
+    inputs = Inputs(batch=1, length=short_length(model))
 
     def look(name: str, args: Any, given: dict[str, Any]) -> None:
         crossing = name.rpartition(".")[2] == "encoder_attn"  # of FSMT, whose arguments do not tell
@@ -182,7 +183,7 @@ def constant_content(
             return
         first = _first_position(output, length)
         if first is not None:
-            heard.append(first)
+            heard.append(first.clone())  # Some models change it in place.
         elif part in normalising:
             norms[inner[part]].append(part)
 

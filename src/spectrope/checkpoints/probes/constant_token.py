@@ -68,12 +68,14 @@ def constant_token(
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
         states = states_of(args, given)
         states = states.flatten(2) if states.ndim > 3 else states
-        entered.setdefault(entries[name], states.permute(batch_first(states, 1, length))[0])
+        entered.setdefault(entries[name], states.permute(batch_first(states, 1, length))[0, :length])
         if len(entered) == len(set(entries.values())):
             raise Enough
 
     def look_up(name: str, output: Any) -> None:
-        vectors = looked_up(output).flatten(0, -2)
+        given = looked_up(output)
+        one = given.ndim == 2 or len(given) == 1
+        vectors = (given[..., :length, :] if one else given).flatten(0, -2)  # Some fill the sequence up.
         if bool((vectors != vectors[:1]).any()):
             values.setdefault(name, vectors)
             table = table_of(name, model.get_submodule(name))

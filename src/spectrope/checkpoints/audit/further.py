@@ -1,0 +1,176 @@
+"""Further passes of families whose kernels depend on more than tokens: what differs in them."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import nn
+
+from spectrope.checkpoints.adapters import FAILURES, POOLS, layer_name
+from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to, sparse_modules
+from spectrope.checkpoints.audit.compare import Discrepancy, is_near
+from spectrope.checkpoints.audit.declared_scale import declared_scale
+from spectrope.checkpoints.audit.exercised import carried_out
+from spectrope.checkpoints.audit.funnel import blind, position_noise
+from spectrope.checkpoints.audit.local import (
+    BANDED,
+    Band,
+    Blocks,
+    declared_pattern,
+    pattern_findings,
+    random_findings,
+)
+from spectrope.checkpoints.audit.places import places_of
+from spectrope.checkpoints.audit.probe import BothProbes
+from spectrope.checkpoints.audit.records import LayerRecord
+from spectrope.checkpoints.audit.relative import declared_relative
+from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
+from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
+
+OTHERS = "memories and segments"
+SHORT = 16  # Tokens of an input that gets full attention.
+Findings = Mapping[str, list[Discrepancy]]  # By dotted name of the module.
+
+
+@dataclass(frozen=True, eq=False)
+class FurtherPasses:
+    """Further passes of one model.
+
+    Args:
+        probe: Both probes of the model.
+        length: Positions of its audit.
+        records: Of its layers in the first pass.
+        left_out: Receives what did not run.
+    """
+
+    probe: BothProbes
+    length: int
+    records: Sequence[LayerRecord]
+    left_out: list[str] = field(default_factory=list)
+
+    def findings(self) -> Findings:
+        """What differs in them."""
+        found: dict[str, list[Discrepancy]] = defaultdict(list)
+        sound = {one.module for one in self.records if one.verdict == "matches"}
+        family = self.probe.declaration.model_type
+        passes = self._with_global_tokens() if family in BANDED else ()
+        if family == "xlnet":
+            passes = self._two_streams()
+        if family in POOLS:
+            passes = self._segments()
+        if 0 < full_attention_up_to(self.probe.inner) < self.length:
+            passes = (*self._random_blocks(), *self._short_inputs())
+        for module, one in passes:
+            if module in sound:
+                found[module].append(one)
+        return found
+
+    def _kernels(self, modules: list[str], **given: object) -> list[LayerKernel]:
+        inner = self.probe.inner
+        kernels: list[LayerKernel] = []
+        constant_content(
+            inner, modules, self.length, kernels.append, seed=self.probe.seed, exercised=True, given=given
+        )
+        return kernels
+
+    def _two_streams(self) -> list[tuple[str, Discrepancy]]:
+        """Memories, segments, an order of tokens and a second stream of queries."""
+        probe, modules = self.probe, [one.module for one in self.records]
+        term = declared_relative(probe.declaration, "")
+        assert term is not None
+        both = TwoStreams(probe.inner, modules, probe.declaration, term, probe.noise, probe.seed)
+        for passes, what in ((both, "the second stream of queries"), (replace(both, second=False), OTHERS)):
+            try:
+                return passes.findings()
+            except FAILURES:  # The library's second stream does not run in low precision.
+                self.left_out.append(f"{what}, with which the model does not run")
+        return []
+
+    def _segments(self) -> Iterator[tuple[str, Discrepancy]]:
+        """Tokens of two segments, the first of them <cls>."""
+        inner, declaration = self.probe.inner, self.probe.declaration
+        if blind(declaration, self.length, self.probe.noise):
+            return
+        types = torch.where(torch.arange(self.length) < self.length // 3, 0, 1)
+        types[0] = 2
+        given = {"token_type_ids": types.expand(2, -1).to(next(inner.parameters()).device)}
+        for kernel in self._kernels([one.module for one in self.records], **given):
+            module = kernel.call.module
+            places, term = places_of(declaration, module, self.length), declared_relative(declaration, "")
+            assert places is not None
+            assert term is not None
+            noise = position_noise(declaration, self.length, self.probe.noise)
+            found = funnel_segments(inner, kernel, places, term, types, noise)
+            yield from ((module, one) for one in found)
+
+    def _with_global_tokens(self) -> Iterator[tuple[str, Discrepancy]]:
+        """The first, the last and a token in the middle see all others, and are seen by them."""
+        device = next(self.probe.inner.parameters()).device
+        mask = torch.zeros(2, self.length, dtype=torch.long, device=device)
+        at = (0, self.length // 2, self.length - 1)
+        mask[:, at] = 1
+        for kernel in self._kernels(sparse_modules(self.probe.inner), global_attention_mask=mask):
+            module = kernel.call.module
+            call, unexplained = carried_out(kernel.call, kernel.exercise)
+            pattern = declared_pattern(self.probe.declaration, *layer_name(module), self.length)
+            assert isinstance(pattern, Band)
+            about = "mask with global tokens"
+            others = [*pattern_findings(call, replace(pattern, at=at), about)] or [*_projections(kernel)]
+            yield from ((module, one) for one in others)
+            yield from ((module, _of_global(one)) for one in unexplained)
+            yield from ((module, one) for one in self._scale(call.scale, module, call.q.shape[-1]))
+
+    def _scale(self, scale: float | None, module: str, width: int) -> Iterator[Discrepancy]:
+        wanted = declared_scale(self.probe.declaration, layer_name(module)[1], "", width)
+        if wanted is not None and scale is not None and not is_near(wanted, scale, self.probe.noise):
+            one = Discrepancy(
+                "attention scale", f"{wanted:.5g}", f"{scale:.5g}", residual=abs(scale / wanted - 1)
+            )
+            yield _of_global(one)
+
+    def _random_blocks(self) -> Iterator[tuple[str, Discrepancy]]:
+        """Random blocks are drawn as in training."""
+        for kernel in self._kernels(sparse_modules(self.probe.inner)):
+            module, run = kernel.call.module, kernel.call.sparse
+            pattern = declared_pattern(self.probe.declaration, *layer_name(module), self.length)
+            if run is not None and isinstance(pattern, Blocks):
+                found = random_findings(run.weights(training=True), pattern, run.padded)
+                yield from ((module, one) for one in found)
+
+    def _short_inputs(self) -> Iterator[tuple[str, Discrepancy]]:
+        """Inputs of few tokens get full attention."""
+        inner, sparse = self.probe.inner, set(sparse_modules(self.probe.inner))
+        with attention_for(self.probe.model, SHORT):
+            modules = [name for name in attention_modules(inner) if name in sparse]
+            records = self.probe.measured(modules, SHORT, exercised=False).records
+        for record in records:
+            note = f"of {SHORT} tokens, which get full attention"
+            yield from ((record.module, replace(one, note=note)) for one in record.findings)
+
+
+def _of_global(one: Discrepancy) -> Discrepancy:
+    return replace(one, what=f"{one.what} with global tokens")
+
+
+def _projections(kernel: LayerKernel) -> Iterator[Discrepancy]:
+    """Where tokens with global attention use the projections of others."""
+    run = kernel.call.sparse
+    missing = [] if run is None else [name for name in run.form.of_global if name not in run.of_global]
+    if missing:
+        names = ", ".join(missing)
+        yield Discrepancy("attention function with global tokens", f"{names} of their own", "not used")
+
+
+def with_further(record: LayerRecord, found: Findings) -> LayerRecord:
+    """A record with what differs in further passes, where the first one shows no difference."""
+    wrong = found.get(record.module, [])
+    return replace(record, verdict="differs", findings=tuple(wrong)) if wrong else record
+
+
+def not_exercised(model: nn.Module, length: int) -> tuple[str, ...]:
+    """What an audit of that length leaves out, in words."""
+    blocked = full_attention_up_to(model)
+    if blocked == 0 or length > blocked:
+        return ()
+    return (f"block-sparse attention, which inputs of more than {blocked} tokens get",)

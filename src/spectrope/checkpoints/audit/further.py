@@ -27,6 +27,7 @@ from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.audit.relative import declared_relative
 from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
+from spectrope.core import dtype_name
 
 OTHERS = "memories and segments"
 SHORT = 16  # Tokens of an input that gets full attention.
@@ -84,7 +85,8 @@ class FurtherPasses:
             try:
                 return passes.findings()
             except FAILURES:  # The library's second stream does not run in low precision.
-                self.left_out.append(f"{what}, with which the model does not run")
+                dtype = dtype_name(next(probe.inner.parameters()).dtype)
+                self.left_out.append(f"{what}, with which the model does not run in {dtype}")
         return []
 
     def _segments(self) -> Iterator[tuple[str, Discrepancy]]:

@@ -116,7 +116,7 @@ def funnel_segments(
     """
     call, states = kernel.call, kernel.states
     parts = None if states is None else funnel_parts(model, call.module, states)
-    if parts is None or call.logits is None:
+    if states is None or parts is None or call.logits is None:
         return
     rows, columns = (types[at] for at in (places.queries, places.keys))
     same = (rows[:, None] == columns) | (rows[:, None] == 2) | (columns == 2)

@@ -74,7 +74,7 @@ TURNS_LAST = frozenset({"deepseek_v4"})  # Whose last coordinates turn where a p
 MAY_LEAVE_NORMS_OUT = frozenset({"llama4_text"})  # Where `use_qk_norm` is false; others do not read it.
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
 # Sides (queries, keys) that are normalised after their rotation.
-NORMALISES_AFTER = dict.fromkeys(
+NORMALISES_AFTER: dict[str, int] = dict.fromkeys(
     ("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "llama4_text", "nanochat"), 2
 )
 # Whose values carry position by design, or come from an input that the probe does not replace.

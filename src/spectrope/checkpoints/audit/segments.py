@@ -258,7 +258,7 @@ class TwoStreams:
 
     @property
     def _causal(self) -> bool:
-        """Whether queries see the past alone; the model then takes no order of tokens for two sequences."""
+        """Whether attention is causal; the model then takes no order of tokens for two sequences."""
         return self.declaration.get("attn_type") == "uni"
 
     def _of_call(self, call: Call, contents: list[Tensor], *, second: bool) -> Iterator[Discrepancy]:

@@ -25,7 +25,7 @@ SEGMENTS = "relative term, segments"
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class SegmentPairs:
     """Pairs of queries and keys whose logits are explained together.
 
     Args:
@@ -80,7 +80,7 @@ def segment_summands(
 
 
 def segment_findings(
-    call: Call, pairs: Pairs, parts: Summands, term: RelativeTerm, noise: float, note: str
+    call: Call, pairs: SegmentPairs, parts: Summands, term: RelativeTerm, noise: float, note: str
 ) -> Iterator[Discrepancy]:
     """Where logits of pairs differ from their summands.
 
@@ -120,7 +120,7 @@ def funnel_segments(
         return
     rows, columns = (types[at] for at in (places.queries, places.keys))
     same = (rows[:, None] == columns) | (rows[:, None] == 2) | (columns == 2)
-    pairs = Pairs(places.lag, places.related, same)
+    pairs = SegmentPairs(places.lag, places.related, same)
     own: Any = model.get_submodule(call.module)
     queries, (bias, table) = funnel_queries(own, states), _rows(own)
     further, exchanged = (segment_summands(queries, bias, x, pairs.of(same)) for x in (table, table.flip(0)))
@@ -281,7 +281,7 @@ class TwoStreams:
         chosen = wanted.clone()
         if second:
             chosen[[row for row in range(TOKENS) if row not in TARGETS]] = False
-        pairs = Pairs(lag, chosen, same)
+        pairs = SegmentPairs(lag, chosen, same)
         own: Any = self.model.get_submodule(call.module)
         keys, queries = contents[0], contents[int(second)]
         parts = xlnet_parts(own, queries, keys)

@@ -16,7 +16,7 @@ from transformers.models.xlnet import modeling_xlnet
 from spectrope.checkpoints.audit import Audit, audit
 
 XLNET, FUNNEL = modeling_xlnet.XLNetRelativeAttention, modeling_funnel.FunnelRelMultiheadAttention
-SECOND = "the second stream of queries, with which the model does not run"
+SECOND = "the second stream of queries, with which the model does not run in"
 LARGER = 4.0  # Factor on the weights, under which terms of segments are not small beside other logits.
 
 
@@ -41,7 +41,7 @@ def test_an_unmodified_model_raises_nothing(name, dtype):
     found: Audit = audit(in_precision(model_of("xlnet", SPECIAL["xlnet"].get(name)), dtype), length=LENGTH)
     assert found.records == ()
     assert found.ok
-    assert found.unexercised == (() if dtype == "float32" else (SECOND,))
+    assert found.unexercised == (() if dtype == "float32" else (f"{SECOND} {dtype}",))
 
 
 def with_segments(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
@@ -123,7 +123,10 @@ def test_memories_that_the_model_does_not_take_are_named(monkeypatch):
     own = XLNET.forward
     monkeypatch.setattr(XLNET, "forward", lambda *args, mems=None, **given: own(*args, **given))
     found = audit(model_of("xlnet"), length=LENGTH)
-    assert found.unexercised == (SECOND, "memories and segments, with which the model does not run")
+    assert found.unexercised == (
+        f"{SECOND} float32",
+        "memories and segments, with which the model does not run in float32",
+    )
 
 
 @pytest.mark.parametrize(

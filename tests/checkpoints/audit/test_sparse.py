@@ -16,7 +16,7 @@ from spectrope.checkpoints.adapters import first_of, recorded
 from spectrope.checkpoints.adapters.inputs import Inputs
 from spectrope.checkpoints.adapters.sparse import sparse_modules
 from spectrope.checkpoints.audit import Audit, audit
-from spectrope.checkpoints.audit.local import Band, Blocks
+from spectrope.checkpoints.audit.local import BandPattern, BlockPattern
 from spectrope.checkpoints.audit.run import default_length
 
 FAMILIES = ("longformer", "led", "big_bird", "bigbird_pegasus")
@@ -74,7 +74,7 @@ def test_masks_are_those_of_each_layer():
 
 
 def test_patterns_are_those_of_the_paper():
-    band = Band(1, at=(3,)).counts(5, 5)
+    band = BandPattern(1, at=(3,)).counts(5, 5)
     assert band.int().tolist() == [
         [1, 1, 0, 1, 0],
         [1, 1, 1, 1, 0],
@@ -82,7 +82,7 @@ def test_patterns_are_those_of_the_paper():
         [1, 1, 1, 1, 1],
         [0, 0, 0, 1, 1],
     ]
-    blocks = Blocks(1, random=2).counts(7, 7)
+    blocks = BlockPattern(1, random=2).counts(7, 7)
     assert blocks[3].int().tolist() == [3, 0, 1, 1, 1, 0, 1]
     assert blocks[1].int().tolist() == [3, 1, 1, 0, 0, 0, 1]
     assert blocks[0].int().tolist() == blocks[6].int().tolist() == [1] * 7

@@ -65,6 +65,7 @@ FULL = {"layer_types": ["full_attention"] * 2}
 MHA = {"num_key_value_heads": 4}
 STACK = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 STACK |= {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64, "max_position_embeddings": 128}
+ROPE = {"rope_type": "default", "rope_theta": 1e4}
 WHOLE = {"bigbird_pegasus": "seq2seq"}  # Whose encoders are what is special about them.
 # What a family needs besides, or None in the place of a size that it derives itself.
 OWN: dict[str, dict[str, Any]] = {
@@ -113,7 +114,10 @@ OWN: dict[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "lfm3": {"layer_types": ["conv", "full_attention"]},
     "recurrent_gemma": {"num_hidden_layers": 3},
-    "zamba": {"num_hidden_layers": 3, "layer_types": ["mamba", "hybrid", "mamba"]},
+    "zamba": {"num_hidden_layers": 4, "layer_types": ["mamba", "hybrid"] * 2},
+    "cosmos3_edge_text": {"rope_parameters": ROPE | {"mrope_section": [4, 2, 2]}},
+    "hunyuan_vl_text": {"rope_parameters": ROPE | {"xdrope_section": [2, 2, 2, 2]}},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE}},
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     **{
         family: {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]}}

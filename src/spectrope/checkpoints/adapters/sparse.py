@@ -288,8 +288,9 @@ class SparseRun:
             for name, x in zip(self.form.sides, vectors, strict=True):
                 own[name] = _Given(x.clone())
             for name, x in zip(self.form.of_global, vectors, strict=False):
-                rows = name.startswith("query") and at_global is not None
-                own[name] = _Given((x[at_global[0]] if rows else x).clone())
+                if name.startswith("query") and at_global is not None:
+                    x = x[at_global[0]]
+                own[name] = _Given(x.clone())
             yield
         finally:
             own.update(before)

@@ -74,7 +74,9 @@ TURNS_LAST = frozenset({"deepseek_v4"})  # Whose last coordinates turn where a p
 MAY_LEAVE_NORMS_OUT = frozenset({"llama4_text"})  # Where `use_qk_norm` is false; others do not read it.
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
 # Sides (queries, keys) that are normalised after their rotation.
-NORMALISES_AFTER = {"hunyuan_v1_dense": 2, "hunyuan_v1_moe": 2, "llama4_text": 2, "nanochat": 2}
+NORMALISES_AFTER: dict[str, int] = dict.fromkeys(
+    ("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "llama4_text", "nanochat"), 2
+)
 # Whose values carry position by design, or come from an input that the probe does not replace.
 VALUES_VARY = frozenset({"deepseek_v4", "inkling_text", "inkling2_text", "mobilebert"})
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.

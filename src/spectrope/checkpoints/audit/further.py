@@ -15,8 +15,8 @@ from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.funnel import blind, position_noise
 from spectrope.checkpoints.audit.local import (
     BANDED,
-    Band,
-    Blocks,
+    BandPattern,
+    BlockPattern,
     declared_pattern,
     pattern_findings,
     random_findings,
@@ -27,6 +27,7 @@ from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.audit.relative import declared_relative
 from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
+from spectrope.core import dtype_name
 
 OTHERS = "memories and segments"
 SHORT = 16  # Tokens of an input that gets full attention.
@@ -84,7 +85,8 @@ class FurtherPasses:
             try:
                 return passes.findings()
             except FAILURES:  # The library's second stream does not run in low precision.
-                self.left_out.append(f"{what}, with which the model does not run")
+                dtype = dtype_name(next(probe.inner.parameters()).dtype)
+                self.left_out.append(f"{what}, with which the model does not run in {dtype}")
         return []
 
     def _segments(self) -> Iterator[tuple[str, Discrepancy]]:
@@ -114,7 +116,7 @@ class FurtherPasses:
             module = kernel.call.module
             call, unexplained = carried_out(kernel.call, kernel.exercise)
             pattern = declared_pattern(self.probe.declaration, *layer_name(module), self.length)
-            assert isinstance(pattern, Band)
+            assert isinstance(pattern, BandPattern)
             about = "mask with global tokens"
             others = [*pattern_findings(call, replace(pattern, at=at), about)] or [*_projections(kernel)]
             yield from ((module, one) for one in others)
@@ -134,7 +136,7 @@ class FurtherPasses:
         for kernel in self._kernels(sparse_modules(self.probe.inner)):
             module, run = kernel.call.module, kernel.call.sparse
             pattern = declared_pattern(self.probe.declaration, *layer_name(module), self.length)
-            if run is not None and isinstance(pattern, Blocks):
+            if run is not None and isinstance(pattern, BlockPattern):
                 found = random_findings(run.weights(training=True), pattern, run.padded)
                 yield from ((module, one) for one in found)
 

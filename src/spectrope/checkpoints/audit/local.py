@@ -20,7 +20,7 @@ COUNTS = 1e-2  # Error of the number of times that a key counts.
 
 
 @dataclass(frozen=True)
-class Band:
+class BandPattern:
     """Keys up to a distance on either side, and global tokens, which see all and are seen by all.
 
     Args:
@@ -44,7 +44,7 @@ class Band:
             allowed[self.at, :] = True
         return allowed.double()
 
-    def others(self) -> Iterator["Band"]:
+    def others(self) -> Iterator["BandPattern"]:
         """What could be mistaken for it."""
         for reach, seen, seeing in itertools.product((0, -1, 1), (True, False), (True, False)):
             yield replace(self, reach=self.reach + reach, seen=seen, seeing=seeing)
@@ -58,7 +58,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockPattern:
     """BigBird's blocks: the own one and its neighbours, the first, the last, and random ones.
 
     Queries of the first and the last block see all keys. Outside training, the library takes the first block
@@ -95,7 +95,7 @@ class Blocks:
         seen[(block == 0) | (block == end)] = 1.0
         return seen
 
-    def others(self) -> Iterator["Blocks"]:
+    def others(self) -> Iterator["BlockPattern"]:
         """What could be mistaken for it."""
         for first, last, reach in itertools.product((True, False), (True, False), (1, 0, 2)):
             for random in dict.fromkeys((self.random, 0, *range(2 * self.random + 1))):
@@ -108,7 +108,7 @@ class Blocks:
         return f"blocks of {self.size}, {self.reach} on either side, {words}, {self.random} random"
 
 
-Pattern = Band | Blocks
+Pattern = BandPattern | BlockPattern
 
 
 def declared_pattern(declaration: Declaration, stack: str, layer: int, length: int) -> Pattern | None:
@@ -125,16 +125,16 @@ def declared_pattern(declaration: Declaration, stack: str, layer: int, length: i
         return None
     if family in BANDED:
         windows = declaration.get("attention_window")
-        return Band((windows if isinstance(windows, int) else windows[layer]) // 2)
+        return BandPattern((windows if isinstance(windows, int) else windows[layer]) // 2)
     if family in BLOCKED and declaration.get("attention_type") == "block_sparse":
         size, random = declaration.number("block_size"), declaration.number("num_random_blocks")
-        return Blocks(size, random) if length > (5 + 2 * random) * size else None
+        return BlockPattern(size, random) if length > (5 + 2 * random) * size else None
     return None
 
 
 def pattern_mask(pattern: Pattern) -> Mask:
     """The mask of a pattern without global tokens."""
-    if isinstance(pattern, Band):
+    if isinstance(pattern, BandPattern):
         return Mask("bidirectional window", pattern.reach)
     return Mask("block-sparse", pattern.size)
 
@@ -168,7 +168,7 @@ def _named(seen: Float[Tensor, "n n"], declared: Pattern, n: int, padded: int) -
     for other in declared.others():
         if bool(((seen - other.counts(n, padded)).abs() <= COUNTS).all()):
             return str(other)
-    if isinstance(declared, Blocks):
+    if isinstance(declared, BlockPattern):
         further = seen - replace(declared, random=0).counts(n, padded)
         if not _wrong_block(further, declared):
             return "random blocks drawn outside training, too"
@@ -178,7 +178,9 @@ def _named(seen: Float[Tensor, "n n"], declared: Pattern, n: int, padded: int) -
     return f"others: query {query} sees {int((seen[query] > 0).sum())} keys, not {wanted}"
 
 
-def random_findings(weights: Float[Tensor, "h n n"], declared: Blocks, padded: int) -> Iterator[Discrepancy]:
+def random_findings(
+    weights: Float[Tensor, "h n n"], declared: BlockPattern, padded: int
+) -> Iterator[Discrepancy]:
     """Where queries see other random blocks in training than so many, each once, beside those that all see.
 
     Args:
@@ -198,7 +200,7 @@ def random_findings(weights: Float[Tensor, "h n n"], declared: Blocks, padded: i
         yield Discrepancy(about, wanted, got, head=None if whole else head)
 
 
-def _wrong_block(extra: Float[Tensor, "n n"], declared: Blocks) -> list[int]:
+def _wrong_block(extra: Float[Tensor, "n n"], declared: BlockPattern) -> list[int]:
     """The first block of queries, if any, with other random blocks than so many, each once."""
     blocks = [slice(start, start + declared.size) for start in range(0, len(extra), declared.size)]
     for number, rows in enumerate(blocks[1:-1], 1):

@@ -109,7 +109,8 @@ def audit(
         _refuse_of_texts(length, serving_modes, text)
         return _of_tower(model, batch, seed)
     length = default_length(model) if length is None else length
-    least = max(8, short_length(model)) if model.config.model_type in POOLS else 8
+    config: Any = model.config
+    least = max(8, short_length(model)) if config.model_type in POOLS else 8
     if length < least:
         raise ConfigError(f"an audit's length must be at least {least}; got {length}.")
     if batch < 2:

@@ -25,7 +25,7 @@ SEGMENTS = "relative term, segments"
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class SegmentPairs:
     """Pairs of queries and keys whose logits are explained together.
 
     Args:
@@ -80,7 +80,7 @@ def segment_summands(
 
 
 def segment_findings(
-    call: Call, pairs: Pairs, parts: Summands, term: RelativeTerm, noise: float, note: str
+    call: Call, pairs: SegmentPairs, parts: Summands, term: RelativeTerm, noise: float, note: str
 ) -> Iterator[Discrepancy]:
     """Where logits of pairs differ from their summands.
 
@@ -116,11 +116,11 @@ def funnel_segments(
     """
     call, states = kernel.call, kernel.states
     parts = None if states is None else funnel_parts(model, call.module, states)
-    if parts is None or call.logits is None:
+    if states is None or parts is None or call.logits is None:
         return
     rows, columns = (types[at] for at in (places.queries, places.keys))
     same = (rows[:, None] == columns) | (rows[:, None] == 2) | (columns == 2)
-    pairs = Pairs(places.lag, places.related, same)
+    pairs = SegmentPairs(places.lag, places.related, same)
     own: Any = model.get_submodule(call.module)
     queries, (bias, table) = funnel_queries(own, states), _rows(own)
     further, exchanged = (segment_summands(queries, bias, x, pairs.of(same)) for x in (table, table.flip(0)))
@@ -258,7 +258,7 @@ class TwoStreams:
 
     @property
     def _causal(self) -> bool:
-        """Whether queries see the past alone; the model then takes no order of tokens for two sequences."""
+        """Whether attention is causal; the model then takes no order of tokens for two sequences."""
         return self.declaration.get("attn_type") == "uni"
 
     def _of_call(self, call: Call, contents: list[Tensor], *, second: bool) -> Iterator[Discrepancy]:
@@ -281,7 +281,7 @@ class TwoStreams:
         chosen = wanted.clone()
         if second:
             chosen[[row for row in range(TOKENS) if row not in TARGETS]] = False
-        pairs = Pairs(lag, chosen, same)
+        pairs = SegmentPairs(lag, chosen, same)
         own: Any = self.model.get_submodule(call.module)
         keys, queries = contents[0], contents[int(second)]
         parts = xlnet_parts(own, queries, keys)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call
@@ -26,13 +25,11 @@ class Reading:
     Args:
         term: The relative term that they hold; None for none.
         scale: Factor on products of queries and keys; None where it was not found.
-        bias: Logits of the first content less those products, with shape (h, i, j).
         findings: Where the relative term departs from the declared one.
     """
 
     term: RelativeTerm | None
     scale: float | None
-    bias: Float[Tensor, "h i j"]
     findings: tuple[Discrepancy, ...]
 
 
@@ -45,26 +42,12 @@ def read_logits(call: Call, parts: Summands, term: RelativeTerm, noise: float) -
         term: The relative term as declared.
         noise: Relative rounding error of the model's arithmetic.
     """
-    products = call.products()[0].double()
     seen = _by_lag(call, noise)
-    if call.logits is None or seen is None:
-        text = "logits that differ at equal lags"
-        logits = products if call.logits is None else call.logits[0].double()
-        found = (Discrepancy("relative term", str(term), text),)
-        return Reading(replace(term, words="other logits"), None, logits, found)
-    return _reading(call, *_explained(seen, parts, term, noise), _content(parts.declared, seen.lag)[0])
-
-
-def _reading(
-    call: Call,
-    scale: float | None,
-    findings: list[Discrepancy],
-    term: RelativeTerm | None,
-    products: Float[Tensor, " h"],
-) -> Reading:
-    assert call.logits is not None
-    logits = call.logits[0].double().masked_fill(~call.allowed[0], 0.0)
-    return Reading(term, scale, logits - (scale or 0.0) * products[:, None, None], tuple(findings))
+    if seen is None:
+        found = (Discrepancy("relative term", str(term), "logits that differ at equal lags"),)
+        return Reading(replace(term, words="other logits"), None, found)
+    scale, findings, held = _explained(seen, parts, term, noise)
+    return Reading(held, scale, tuple(findings))
 
 
 def _by_lag(call: Call, noise: float) -> Logits | None:
@@ -72,13 +55,8 @@ def _by_lag(call: Call, noise: float) -> Logits | None:
     if call.logits is None:
         return None
     b, h = call.logits.shape[:2]
-    found = lag_table(call.logits.flatten(0, 1).double(), call.allowed[0, :1], noise)
+    found = lag_table(call.logits.flatten(0, 1), call.allowed[0, :1], noise)
     return None if found is None else Logits(found[0], found[1].unflatten(0, (b, h)))
-
-
-def _content(parts: Sequence[Summand], lag: Int[Tensor, " n"]) -> Float[Tensor, "b h"]:
-    """Products of queries and keys without their factor."""
-    return parts[0].values(lag[:1])[..., 0].cpu()
 
 
 def _explained(

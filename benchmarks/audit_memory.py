@@ -29,7 +29,7 @@ from spectrope.core.peak import MIB
 
 SIZES = {"vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {**SIZES, "intermediate_size": 64, "num_key_value_heads": 2}
-LARGE = {
+LARGE: dict[str, Any] = {
     "hidden_size": 1024,
     "intermediate_size": 2816,
     "num_hidden_layers": 24,
@@ -67,10 +67,10 @@ def measured(architecture: str, fields: dict[str, Any], length: int) -> tuple[fl
 def folder_audited(folder: str, *, by_layer: bool) -> tuple[float, str]:
     """MiB that the audit of a folder adds with the weights, and its record."""
     torch.set_num_threads(1)
-    cls = transformers.LlamaForCausalLM
+    cls: Any = transformers.LlamaForCausalLM
     sp.audit(cls(cls.config_class(**LLAMA)).eval(), length=64, watch=sp.unwatched)  # imports what it needs
     mapped.LARGE = 0 if by_layer else 2**62
-    records: list[sp.Audit] = []
+    records: list[Any] = []
     options: dict[str, Any] = {"device": "cpu", "watch": sp.unwatched}
     added = _added(lambda: records.append(sp.audit(folder, length=512, **options)))
     return added, json.dumps(records[0].to_dict())

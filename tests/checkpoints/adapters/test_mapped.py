@@ -116,7 +116,8 @@ def resident(folder: Path) -> int:
 @LINUX
 def test_pages_leave_the_memory_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(**{**GATED, "hidden_size": 512, "num_hidden_layers": 4})
+    fields: dict[str, Any] = {**GATED, "hidden_size": 512, "num_hidden_layers": 4}
+    config = transformers.LlamaConfig(**fields)
     transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
     model: Any = opened(tmp_path, monkeypatch)
     layer = sum(x.nbytes for x in model.model.layers[0].parameters()) // 1024

@@ -45,7 +45,7 @@ def open_model(
         dtype: Of the weights; "auto" keeps the checkpoint's.
         layers: Layers to load, None for all. Weights of other layers are not read, and loaded layers keep
             their numbers. Such a model is only suitable for measuring single layers.
-        by_layer: Whether each layer of a large model gives back the memory of its weights once it has run, as
+        by_layer: Whether each layer of a large model frees the pages of its weights once it has run, as
             far as they are not converted: what runs it again reads them from their safetensors again. Changes
             of such weights in place are lost.
 

@@ -6,7 +6,7 @@ import json
 import mmap
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,12 +73,12 @@ class Mapping:
 
 
 def give_back_after_layers(model: nn.Module, mapping: Mapping) -> None:
-    """Let every layer give back the memory of its weights once it has run, and likewise what is in no layer.
+    """Let every layer free the pages of its weights once it has run, and likewise what is in no layer.
 
     Weights must not be changed in place from then on: a change is lost with the memory.
     """
 
-    def hook(tensors: list[Tensor]) -> Callable[..., None]:
+    def hook(tensors: Sequence[Tensor]) -> Callable[..., None]:
         return lambda *_: mapping.give_back(tensors)
 
     for name, module in model.named_modules():

@@ -3,9 +3,16 @@
 Models of two layers and four heads with random weights, each audited in a process of its own. Resident memory
 is sampled every 2 ms, from the end of a short audit of the same model. Run as
 `python -m benchmarks.audit_memory`.
+
+`python -m benchmarks.audit_memory folder` audits a Llama with 24 layers of width 1024 from a sharded folder
+instead: once with all weights in memory, once with those of one layer. Resident memory is counted from after
+the imports.
 """
 
+import json
 import multiprocessing
+import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +23,19 @@ import transformers
 from benchmarks.harness import store
 
 import spectrope as sp
+from spectrope.checkpoints.adapters import mapped
 from spectrope.checkpoints.audit import capacity
 from spectrope.core.peak import MIB
 
 SIZES = {"vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {**SIZES, "intermediate_size": 64, "num_key_value_heads": 2}
+LARGE: dict[str, Any] = {
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "vocab_size": 32000,
+}
 LONG = 8192
 CASES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
     ("Llama", "LlamaForCausalLM", LLAMA, 2048),
@@ -47,6 +62,40 @@ def measured(architecture: str, fields: dict[str, Any], length: int) -> tuple[fl
     sp.audit(model, length=capacity.UNCHECKED + 8, **options)
     added = _added(lambda: sp.audit(model, length=length, **options))
     return capacity.OVERHEAD * sum(growths[-1].at(length).values()) / MIB, added
+
+
+def folder_audited(folder: str, *, by_layer: bool) -> tuple[float, str]:
+    """MiB that the audit of a folder adds with the weights, and its record."""
+    torch.set_num_threads(1)
+    cls: Any = transformers.LlamaForCausalLM
+    sp.audit(cls(cls.config_class(**LLAMA)).eval(), length=64, watch=sp.unwatched)  # imports what it needs
+    mapped.LARGE = 0 if by_layer else 2**62
+    records: list[Any] = []
+    options: dict[str, Any] = {"device": "cpu", "watch": sp.unwatched}
+    added = _added(lambda: records.append(sp.audit(folder, length=512, **options)))
+    return added, json.dumps(records[0].to_dict())
+
+
+def both_ways() -> None:
+    """Audit one folder with all weights in memory, and with those of one layer; store a row each."""
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LARGE))
+    layer, whole = (sum(x.nbytes for x in part.parameters()) / MIB for part in (model.model.layers[0], model))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, max_shard_size="300MB")
+        del model
+        found = {}
+        for by_layer in (False, True):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                found[by_layer] = pool.apply(folder_audited, (folder,), {"by_layer": by_layer})
+    assert found[True][1] == found[False][1], "the records differ"
+    rows = [
+        {"label": label, "length": 512, "measured_mib": found[by_layer][0]}
+        for label, by_layer in (("all weights", False), ("one layer", True))
+    ]
+    for row in rows:
+        print(f"{row['label']:>12} {row['measured_mib']:>8.0f} MiB")
+    store("audit_folder", rows, {"model_mib": whole, "layer_mib": layer})
 
 
 def _added(call: Callable[[], object]) -> float:
@@ -78,4 +127,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    both_ways() if sys.argv[1:] == ["folder"] else main()

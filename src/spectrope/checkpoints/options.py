@@ -49,8 +49,8 @@ class Checkpoints:
         bool, tyro.conf.arg(help="Allow reading pickled weights, which can execute code."), RARE
     ] = False
 
-    def open(self, source: str, layers: str | None = None) -> nn.Module:
-        """The model of a checkpoint, or some of its layers."""
+    def open(self, source: str, layers: str | None = None, *, by_layer: bool = False) -> nn.Module:
+        """The model of a checkpoint, or some of its layers; `by_layer` is for commands that only read it."""
         device = choose_device(self.device)
         model = open_model(
             source,
@@ -59,6 +59,7 @@ class Checkpoints:
             allow_pickle=self.allow_pickle,
             dtype=self.dtype,
             layers=None if layers is None else parse_layers(layers),
+            by_layer=by_layer and device.type == "cpu",
         )
         return model.to(device)
 

@@ -48,6 +48,51 @@ def test_most_of_a_llama_stands_still_and_runs_again_afterwards():
     assert torch.equal(model(**inputs).logits, before)
 
 
+@pytest.mark.parametrize(
+    ("family", "widens"),
+    [("bert", "intermediate.dense"), ("bloom", "mlp.dense_h_to_4h"), ("mpt", "ffn.up_proj")],
+)
+def test_a_layer_that_adds_the_residual_itself_or_has_two_modules_stands_still(family, widens):
+    model = FAMILIES[family]().eval()
+    inputs = Inputs(batch=2, length=6).of(model)
+    attending = attention_modules(model)
+    before = model(**inputs)[0]
+    first = next(name for name, _ in model.named_modules() if name.endswith(widens))
+    tokens = []
+    hook = model.get_submodule(first).register_forward_hook(
+        lambda _, args, __: tokens.append(args[0].shape[:2].numel())
+    )
+    with idle_feed_forwards(model, attending):
+        model(**inputs)
+    assert set(tokens) == {1}
+    hook.remove()
+    assert torch.equal(model(**inputs)[0], before)
+
+
+class Halves(nn.Module):
+    """Two modules of BERT's names, of which the second takes what the first puts out in other ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.intermediate, self.output = nn.Linear(8, 16), nn.Bilinear(16, 8, 8)
+
+    def forward(self, x):
+        wide = self.intermediate(x)
+        return self.output(wide, x), self.output(2 * wide, x), self.intermediate(x[0])
+
+
+def test_halves_that_are_used_otherwise_run_in_full():
+    block, x = Halves(), torch.randn(2, 3, 8)
+    _, doubled, single = block(x)
+    with idle_feed_forwards(block, ["attention"]):
+        passed, twice, alone = block(x)
+    assert torch.equal(passed, x)
+    torch.testing.assert_close(twice, block.output(torch.zeros(2, 3, 16), x))
+    torch.testing.assert_close(alone, single)
+    torch.testing.assert_close(block(x)[1], doubled)
+
+
 def test_a_head_that_stands_still_gives_every_token_the_same_logit():
     model = FAMILIES["gpt2"]().eval()
     inputs = Inputs(batch=1, length=4).of(model)

@@ -287,7 +287,7 @@ def test_prophetnets_encoder_has_no_relative_term():
 
 
 def test_weights_of_another_class_leave_the_layer_undeclared(monkeypatch):
-    monkeypatch.setattr(relative_parts, "_xlnet", lambda own, x: own.weights_of_another_name)
+    monkeypatch.setattr(relative_parts, "xlnet_parts", lambda own, x: own.weights_of_another_name)
     found = audit(build(Edited("xlnet", "", {})), length=LENGTH)
     assert {layer.verdict for layer in found.layers} == {"undeclared"}
     assert found.findings == []

@@ -66,6 +66,16 @@ class Call:
         groups = self.q.shape[1] // self.k.shape[1]
         return self.q @ self.k.repeat_interleave(groups, 1).transpose(-1, -2)
 
+    def products_of(self, head: int) -> Float[Tensor, "b i j"]:
+        """Those of one query head."""
+        group = head * self.k.shape[1] // self.q.shape[1]
+        return self.q[:, head] @ self.k[:, group].mT
+
+    def hidden(self, head: int) -> Bool[Tensor, "i j"]:
+        """Keys that each query of one head does not see, in the first row of the batch."""
+        allowed = self.allowed[0]
+        return ~allowed[head if len(allowed) > 1 else 0]
+
     def capped(self, scores: Tensor) -> Tensor:
         r""":math:`c \tanh(x / c)` of scaled products x, or x where there is no cap."""
         return scores if self.softcap is None else self.softcap * torch.tanh(scores / self.softcap)

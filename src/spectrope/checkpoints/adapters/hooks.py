@@ -138,7 +138,8 @@ def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator
     """Context manager in which feed-forward layers return zeros, which saves most of a forward pass. This
     does not affect probes that replace the input of every attention layer. A module counts as a feed-forward
     layer if its name says so, it is a sibling of an attention module or of one of its ancestors, and it maps
-    one token to a tensor of the same shape; a layer that also returns the choices of a router does not.
+    one token, alone or with its residual, to a tensor of the same shape; a layer that also returns the
+    choices of a router does not. BERT's consists of two modules, which hand on the residual instead.
 
     Args:
         model: In evaluation mode.
@@ -155,6 +156,13 @@ def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator
     with contextlib.ExitStack() as stack:
         for module in idle:
             stack.enter_context(running(module, _idle(module.forward)))
+        for block in around:
+            parts = dict(model.get_submodule(block).named_children())
+            if {"intermediate", "output"} <= parts.keys():
+                first, second = parts["intermediate"], parts["output"]
+                halves = _IdleHalves(first.forward, second.forward)
+                stack.enter_context(running(first, halves.widen))
+                stack.enter_context(running(second, halves.narrow))
         yield
 
 
@@ -176,13 +184,46 @@ def _idle(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     def idle(*args: Any, **given: Any) -> Any:
         nonlocal keeps_shape
-        alone = len(args) == 1 and not given and isinstance(args[0], Tensor) and args[0].ndim == 3
-        if not alone or keeps_shape is False:
+        alone = len(args) in (1, 2) and not given and all(map(_are_states, args))
+        if not alone or args[-1].shape != args[0].shape or keeps_shape is False:
             return forward(*args, **given)
         if keeps_shape is None:
-            token = args[0][:1, :1]
-            output = forward(token)
-            keeps_shape = isinstance(output, Tensor) and output.shape == token.shape
+            tokens = [states[:1, :1] for states in args]
+            output = forward(*tokens)
+            keeps_shape = isinstance(output, Tensor) and output.shape == tokens[0].shape
         return torch.zeros_like(args[0]) if keeps_shape else forward(*args)
 
     return idle
+
+
+class _IdleHalves:
+    """Both halves of a feed-forward layer, of which the second adds a residual to what the first puts out.
+
+    Args:
+        first: Maps hidden states to wider ones.
+        second: Maps these and the residual to hidden states.
+    """
+
+    def __init__(self, first: Callable[..., Any], second: Callable[..., Any]) -> None:
+        self.first, self.second = first, second
+        self.width: int | None = None
+        self.zeros: Tensor | None = None
+
+    def widen(self, *args: Any, **given: Any) -> Any:
+        """Zeros as wide as the output of the first half."""
+        if len(args) != 1 or given or not _are_states(args[0]):
+            return self.first(*args, **given)
+        states = args[0]
+        if self.width is None:
+            self.width = self.first(states[:1, :1]).shape[-1]
+        self.zeros = states.new_zeros(1).expand(*states.shape[:-1], self.width)
+        return self.zeros
+
+    def narrow(self, *args: Any, **given: Any) -> Any:
+        """The residual beside these zeros; what the second half makes of anything else."""
+        beside = len(args) == 2 and not given and args[0] is self.zeros and _are_states(args[1])
+        return args[1] if beside else self.second(*args, **given)
+
+
+def _are_states(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.ndim == 3

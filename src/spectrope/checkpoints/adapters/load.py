@@ -1,13 +1,15 @@
 """Load checkpoints from disk: safetensors only, no remote code, no network, unless allowed."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from spectrope.checkpoints.adapters.checks import check_folder
+from spectrope.checkpoints.adapters.loaded import check_weights_of
+from spectrope.checkpoints.adapters.mapped import Mapping, give_back_after_layers, large_files
 from spectrope.checkpoints.adapters.slices import (
     INDEX,
     LAYER,
@@ -31,6 +33,7 @@ def open_model(
     allow_pickle: bool = False,
     dtype: Dtype = "auto",
     layers: slice | None = None,
+    by_layer: bool = False,
 ) -> nn.Module:
     """Open the model of a checkpoint, in evaluation mode on the CPU.
 
@@ -42,6 +45,9 @@ def open_model(
         dtype: Of the weights; "auto" keeps the checkpoint's.
         layers: Layers to load, None for all. Weights of other layers are not read, and loaded layers keep
             their numbers. Such a model is only suitable for measuring single layers.
+        by_layer: Whether each layer of a large model frees the pages of its weights once it has run, as
+            far as they are not converted: what runs it again reads them from their safetensors again. Changes
+            of such weights in place are lost.
 
     Raises:
         ConfigError: If there is no such checkpoint, it has no configuration that can be read, lacks weights
@@ -80,7 +86,9 @@ def open_model(
             ignore_mismatched_sizes=True,
             **options,
         )
-    _check_weights_of(model, source, loaded)
+    mapping = Mapping.of(large_files(folder)) if by_layer and folder is not None else Mapping()
+    check_weights_of(model, source, loaded, lambda weight: mapping.give_back([weight.data]))
+    give_back_after_layers(model, mapping)
     return model.eval()
 
 
@@ -121,7 +129,7 @@ def _sliced(
             f"these layers of {source} need weights that are kept in other layers: "
             f"{missing[0]}; take layers from 0 on."
         )
-    _check_weights_of(model, source, loaded)
+    check_weights_of(model, source, loaded)
     renumber(model, chosen)
     config._name_or_path = model.config._name_or_path = source
     model.whole_config = config
@@ -131,55 +139,6 @@ def _sliced(
 def drawn_weights(model: nn.Module) -> tuple[str, ...]:
     """Names of weights of a head or a pooler that a model's checkpoint lacks, so that they are random."""
     return getattr(model, "drawn_weights", ())
-
-
-def _check_weights_of(model: nn.Module, source: str | Path, loaded: dict[str, Any]) -> None:
-    """Refuse weights of other sizes than the configuration's, random ones, and such as are not finite."""
-    if wrong := sorted(loaded["mismatched_keys"]):
-        name, shape, wanted = wrong[0]
-        raise ConfigError(
-            f"{source} cannot be loaded: {name} has shape {_by(shape)}, but its config.json requires "
-            f"{_by(wanted)}."
-        )
-    _check_drawn(model, source, loaded["missing_keys"])
-    for name, weight in model.named_parameters():
-        if not _is_finite(weight.detach()):
-            raise ConfigError(f"{source} holds values in {name} that are not finite; give a sound one.")
-
-
-def _by(shape: Iterable[int]) -> str:
-    return " x ".join(map(str, shape))
-
-
-def _is_finite(weight: Tensor) -> bool:
-    """Without another tensor of its size; formats of one byte have no such values that could be asked for."""
-    if not weight.is_floating_point() or weight.element_size() == 1 or not weight.numel():
-        return True
-    return all(bool(end.isfinite()) for end in weight.aminmax())
-
-
-def _check_drawn(model: Any, source: str | Path, missing: Iterable[str]) -> None:
-    """Refuse weights drawn at random, but for heads and poolers, which not all commands use: remember those.
-
-    Raises:
-        ConfigError: If another is missing.
-    """
-    apart = _parts_apart(model)
-    inside = sorted(name for name in missing if not name.startswith(apart) and ".pooler." not in f".{name}")
-    if inside:
-        raise ConfigError(
-            f"{source} lacks {len(inside)} weights ({inside[0]}), which would be random; save it whole."
-        )
-    model.drawn_weights = tuple(sorted(missing))
-
-
-def _parts_apart(model: Any) -> tuple[str, ...]:
-    """How names of weights outside the body of a model begin: those of its heads."""
-    if model.base_model is not model:
-        heads = (name for name, _ in model.named_children() if name != model.base_model_prefix)
-        return (*(f"{name}." for name in heads), "final_logits_bias")
-    head = getattr(model, "get_output_embeddings", lambda: None)()
-    return tuple(f"{name}." for name, module in model.named_modules() if module is head)
 
 
 def _library() -> Any:

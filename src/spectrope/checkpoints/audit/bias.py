@@ -49,12 +49,26 @@ def split_logits(call: Call) -> tuple[float, Float[Tensor, "h i j"] | None]:
     """
     if call.logits is None:
         shape = (*call.q.shape[1:3], call.k.shape[2])
-        return call.scale or 1.0, None if call.bias is None else call.bias[0].double().expand(shape)
-    products, logits = call.products()[:2].double(), call.logits[:2].double()
-    allowed = call.allowed[0].expand(logits.shape[1:])
-    p, o = ((x[1] - x[0])[allowed] for x in (products, logits))
-    scale = ((p @ o) / (p @ p)).item()
-    return scale, (logits[0] - scale * products[0]).masked_fill(~allowed, 0.0)
+        return call.scale or 1.0, None if call.bias is None else call.bias[0].expand(shape)
+    heads = range(call.q.shape[1])
+    met, energy = (sum(sums) for sums in zip(*(_met(call, head) for head in heads), strict=True))
+    scale = met / energy
+    return scale, torch.stack([_beside_products(call, head, scale) for head in heads])
+
+
+def _met(call: Call, head: int) -> tuple[float, float]:
+    """Sums of one head: differences of logits between two contents times those of products; these squared."""
+    assert call.logits is not None
+    both = call.products_of(head), call.logits[:, head]
+    p, o = ((x[1].double() - x[0].double()).masked_fill(call.hidden(head), 0.0) for x in both)
+    return (p * o).sum().item(), p.square().sum().item()
+
+
+def _beside_products(call: Call, head: int, scale: float) -> Float[Tensor, "i j"]:
+    """The bias of one head."""
+    assert call.logits is not None
+    beside = call.logits[0, head].double() - scale * call.products_of(head)[0].double()
+    return beside.masked_fill(call.hidden(head), 0.0)
 
 
 def depends_on_content(call: Call, scale: float, noise: float) -> bool:
@@ -96,21 +110,28 @@ def linear_slopes(
         bias: As the kernel adds it.
         allowed: Which keys each query sees.
     """
-    for seen in (allowed, allowed.tril()):
-        slopes = _slopes(row_centred(bias, seen), seen)
-        if slopes is not None:
-            return slopes
-    return None
+    slopes = _slopes(bias, allowed)
+    past = allowed.tril()
+    return _slopes(bias, past) if slopes is None and not torch.equal(past, allowed) else slopes
 
 
 def _slopes(bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, " h"] | None:
-    """The same of a row-centred bias under a mask."""
+    """The same under one mask."""
     distance = lags(*bias.shape[1:]).abs().double().to(bias.device)
-    line = row_centred(distance[None], allowed[:1]).expand_as(bias)
-    slopes = -(bias * line).sum((1, 2)) / line.square().sum((1, 2))
-    missed, energies = ((x.square().sum((1, 2))) for x in (bias + slopes[:, None, None] * line, bias))
+    line = row_centred(distance[None], allowed[:1])
+    pairs = zip(bias, allowed.expand_as(bias), strict=True)
+    lines = [_line(row_centred(one[None].double(), seen[None]), line) for one, seen in pairs]
+    slopes, missed, energies = (torch.stack(column) for column in zip(*lines, strict=True))
     energies = energies.clamp(min=NEGLIGIBLE * energies.max())  # of heads without a bias, rounding is left
     return slopes if bool((missed <= NONLINEAR * energies).all()) else None
+
+
+def _line(
+    bias: Float[Tensor, "1 i j"], line: Float[Tensor, "1 i j"]
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""]]:
+    """Slope of one head's bias, the energy that departs from the line, and all of it."""
+    slope = -(bias * line).sum() / line.square().sum()
+    return slope, (bias + slope * line).square().sum(), bias.square().sum()
 
 
 def lag_table(
@@ -127,8 +148,28 @@ def lag_table(
         noise: Relative rounding error of the model's arithmetic.
         lag: Of each query and key; None where both count the same tokens.
     """
+    if lag is not None:
+        return _grouped(bias.double(), allowed, noise, lag.to(bias.device))
+    (n, m), dtype = bias.shape[1:], torch.promote_types(bias.dtype, torch.float32)
+    hidden = ~allowed[0].expand(n, m)
+    seen = _diagonals((~hidden).to(dtype))
+    counts = seen.sum(0)
+    table, spreads, sizes = [], [], []
+    for head in bias:
+        values = _diagonals(head.to(dtype).masked_fill(hidden, 0.0))
+        table.append(values.sum(0, dtype=torch.float64) / counts.clamp(min=1))
+        sizes.append(values.abs().max())
+        spreads.append(values.sub_(table[-1].to(dtype)).mul_(seen).abs().max())
+    all_lags, occurs = torch.arange(1 - m, n, device=bias.device), counts > 0
+    within = bool(torch.stack(spreads).max() <= 20 * noise * torch.stack(sizes).max())
+    return (all_lags[occurs], torch.stack(table)[:, occurs]) if within else None
+
+
+def _grouped(
+    bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"], noise: float, lag: Int[Tensor, "i j"]
+) -> tuple[Int[Tensor, " n"], Float[Tensor, "h n"]] | None:
+    """The same for lags that do not lie on diagonals."""
     seen = allowed[0].expand(bias.shape[1:])
-    lag = (lags(*bias.shape[1:]) if lag is None else lag).to(bias.device)
     values, place = lag[seen].unique(return_inverse=True)
     flat = bias[:, seen]
     counts = torch.bincount(place).to(flat)
@@ -136,6 +177,15 @@ def lag_table(
     table = table.index_add(1, place, flat) / counts
     spread = (flat - table[:, place]).abs().max()
     return (values, table) if bool(spread <= 20 * noise * flat.abs().max()) else None
+
+
+def _diagonals(x: Float[Tensor, "i j"]) -> Float[Tensor, "i lags"]:
+    """Entries with one lag per column, from -(j - 1) to i - 1, and zeros elsewhere.
+
+    Rows of one more entry than there are lags turn diagonals into columns.
+    """
+    n, m = x.shape
+    return torch.nn.functional.pad(x.flip(-1), (0, n)).flatten()[:-n].view(n, n + m - 1)
 
 
 def find_buckets(

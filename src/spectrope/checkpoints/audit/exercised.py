@@ -47,9 +47,10 @@ def _used(call: Call) -> Iterator[Discrepancy]:
     if call.pattern is None or call.logits is None:
         return
     eps = torch.finfo(call.pattern.dtype).eps
-    off = (call.logits.double().softmax(-1) - call.pattern.double()).abs()
-    heads = (off.amax((0, 2, 3)) > max(WITHIN, 4 * eps)).nonzero().flatten().tolist()
-    yield from _named(heads, call.logits.shape[1], "other weights")
+    each = zip(call.logits.unbind(1), call.pattern.unbind(1), strict=True)
+    off = [(one.float().softmax(-1) - pattern.float()).abs().max().item() for one, pattern in each]
+    heads = [head for head, most in enumerate(off) if most > max(WITHIN, 4 * eps)]
+    yield from _named(heads, len(off), "other weights")
 
 
 def _seen(seen: Exercise) -> Bool[Tensor, "1 h n m"]:

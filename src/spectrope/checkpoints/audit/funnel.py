@@ -64,9 +64,7 @@ def read_funnel(call: Call, parts: Summands, term: RelativeTerm, noise: float, p
     if not bool(call.allowed.all()):
         share = f"{int((~call.allowed).sum())} of {call.allowed.numel()} keys hidden"
         further.append(Discrepancy("mask", "unlimited", share))
-    rows, columns = places.matched()
-    bias = reading.bias[:, rows][..., columns]
-    return Reading(reading.term, reading.scale, bias, (*reading.findings, *further))
+    return replace(reading, findings=(*reading.findings, *further))
 
 
 def blind(declaration: Declaration, length: int, noise: float) -> str:
@@ -87,7 +85,7 @@ def _in_units(parts: Summands, unit: int) -> Mistake:
         replace(part, values=lambda at, part=part: part.values(at // unit)) if part.relative else part
         for part in parts.declared
     ]
-    return Mistake(LOOKUP, "lags of tokens", f"lags divided by {unit}, of pooled positions", counted)
+    return Mistake(LOOKUP, "lags of tokens", f"lags divided by {unit}, of pooled positions", lambda: counted)
 
 
 def _apart(

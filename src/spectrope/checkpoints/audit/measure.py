@@ -57,7 +57,7 @@ def measure(
     """
     call = kernel.call
     mask = describe_mask(call.allowed)
-    scale, bias = split_logits(call) if reading is None else (reading.scale or 0.0, reading.bias)
+    scale, bias = split_logits(call) if reading is None else (reading.scale or 0.0, None)
     q, growth = unscaled(call.q.double(), noise)
     k, key_growth = unscaled(call.k.double(), noise)
     rotation, tolerance = _rotation(q, k, kernel, declared, noise)
@@ -81,10 +81,7 @@ def measure(
         kind = "none" if reading.term is None else "relative term"
         encoding = replace(encoding, kind=kind, relative=reading.term)
     elif bias is not None:
-        size = (call.logits if call.logits is not None else bias).abs()
-        largest = size.masked_fill(~call.allowed, 0.0).max().item()
-        exact = call.logits is None
-        encoding = _with_bias(encoding, bias, call.allowed[0], declared, noise, largest, exact=exact)
+        encoding = _with_bias(encoding, bias, call, declared, noise)
     if call.logits is not None and declared.scale and abs(scale / declared.scale - 1) <= 10 * noise:
         scale = declared.scale  # fitted to logits, it is known to no more than this
     encoding = replace(encoding, scale=reading.scale) if reading else _scaled(encoding, scale, sides)
@@ -135,16 +132,14 @@ def _scaled(encoding: LayerEncoding, scale: float, sides: Sides) -> LayerEncodin
 def _with_bias(
     encoding: LayerEncoding,
     bias: Float[Tensor, "h i j"],
-    allowed: Bool[Tensor, "#h i j"],
+    call: Call,
     declared: LayerEncoding,
     noise: float,
-    largest: float,
-    *,
-    exact: bool,
 ) -> LayerEncoding:
     """The encoding with the family of its bias, unless rows alone vary."""
-    centred = row_centred(bias, allowed)
-    if centred.abs().max().item() <= 50 * noise * largest:
+    allowed, exact = call.allowed[0], call.logits is None
+    largest = max(_largest(one, allowed) for one in (bias[None] if call.logits is None else call.logits))
+    if _largest(bias, allowed, centred=True) <= 50 * noise * largest:
         return encoding
     if encoding.kind != "none":
         return replace(encoding, kind="unknown")
@@ -155,6 +150,14 @@ def _with_bias(
         return replace(encoding, kind="unknown")
     buckets = find_buckets(*table, declared.buckets, 0.0 if exact else 4 * noise * largest)
     return replace(encoding, kind="lag bias" if buckets is None else "bucketed bias", buckets=buckets)
+
+
+def _largest(x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"], *, centred: bool = False) -> float:
+    """Largest size over the allowed pairs, head by head, where asked of what softmax does not ignore."""
+    pairs = zip(x, allowed.expand_as(x), strict=True)
+    if centred:
+        return max(row_centred(one[None].double(), seen[None]).abs().max().item() for one, seen in pairs)
+    return max(one.masked_fill(~seen, 0.0).abs().max().item() for one, seen in pairs)
 
 
 def _heads(
@@ -170,7 +173,8 @@ def _heads(
     if encoding.kind == "none" and encoding.query_scale is None:
         position: Position = "absolute" if absolute else "NoPE"
         return tuple(HeadRecord(head, position, None, None, (), ()) for head in range(n_heads))
-    hidden = bias is not None and mask.shape not in ("causal", "bidirectional")
+    biased = bias is not None or kernel.call.logits is not None
+    hidden = biased and mask.shape not in ("causal", "bidirectional")
     records = []
     for head in range(n_heads):
         distance, lags, curve = (None, (), ()) if hidden else _curve(kernel, head, scale, bias, mask)
@@ -191,13 +195,16 @@ def _curve(
     kernel: LayerKernel, head: int, scale: float, bias: Float[Tensor, "h i j"] | None, mask: Mask
 ) -> tuple[float | None, tuple[int, ...], tuple[float, ...]]:
     """Distance from Toeplitz of one head's logits, and its lag effects at some lags."""
-    group = head * kernel.call.k.shape[1] // kernel.call.q.shape[1]
-    q, k = kernel.call.q[0, head].double(), kernel.call.k[0, group].double()
+    call = kernel.call
+    group = head * call.k.shape[1] // call.q.shape[1]
+    q, k = call.q[0, head].double(), call.k[0, group].double()
     causal, n = mask.shape.startswith("causal"), len(q)
-    if bias is None and kernel.call.softcap is None:
+    if call.logits is not None:
+        effects = lag_effects(call.logits[0, head].double().masked_fill(call.hidden(head), 0.0), causal)
+    elif bias is None and call.softcap is None:
         effects = lag_effects_of_product(scale * q, k, causal)
     else:
-        scores = kernel.call.capped(scale * q @ k.T)
+        scores = call.capped(scale * q @ k.T)
         effects = lag_effects(scores if bias is None else scores + bias[head], causal)
     lag = torch.arange(0 if causal else 1 - n, n)
     kept = _kept(n) if causal else torch.cat([n - 1 - _kept(n).flip(0)[:-1], n - 1 + _kept(n)])

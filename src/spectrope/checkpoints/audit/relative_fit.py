@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call
@@ -27,13 +26,11 @@ class Reading:
     Args:
         term: The relative term that they hold; None for none.
         scale: Factor on products of queries and keys; None where it was not found.
-        bias: Logits of the first content less those products, with shape (h, i, j).
         findings: Where the relative term departs from the declared one.
     """
 
     term: RelativeTerm | None
     scale: float | None
-    bias: Float[Tensor, "h i j"]
     findings: tuple[Discrepancy, ...]
 
 
@@ -49,26 +46,12 @@ def read_logits(
         noise: Relative rounding error of the model's arithmetic.
         places: Positions of queries and keys, where they are not those of the tokens.
     """
-    products = call.products()[0].double()
     seen = _by_lag(call, noise, places)
-    if call.logits is None or seen is None:
-        text = "logits that differ at equal lags"
-        logits = products if call.logits is None else call.logits[0].double()
-        found = (Discrepancy("relative term", str(term), text),)
-        return Reading(replace(term, words="other logits"), None, logits, found)
-    return _reading(call, *explained(seen, parts, term, noise), _content(parts.declared, seen.lag)[0])
-
-
-def _reading(
-    call: Call,
-    scale: float | None,
-    findings: list[Discrepancy],
-    term: RelativeTerm | None,
-    products: Float[Tensor, " h"],
-) -> Reading:
-    assert call.logits is not None
-    logits = call.logits[0].double().masked_fill(~call.allowed[0], 0.0)
-    return Reading(term, scale, logits - (scale or 0.0) * products[:, None, None], tuple(findings))
+    if seen is None:
+        found = (Discrepancy("relative term", str(term), "logits that differ at equal lags"),)
+        return Reading(replace(term, words="other logits"), None, found)
+    scale, findings, held = explained(seen, parts, term, noise)
+    return Reading(held, scale, tuple(findings))
 
 
 def _by_lag(call: Call, noise: float, places: Places | None) -> Logits | None:
@@ -79,13 +62,8 @@ def _by_lag(call: Call, noise: float, places: Places | None) -> Logits | None:
     allowed, lag = call.allowed[0, :1], None
     if places is not None:
         allowed, lag = allowed & places.related, places.lag
-    found = lag_table(call.logits.flatten(0, 1).double(), allowed, noise, lag)
+    found = lag_table(call.logits.flatten(0, 1), allowed, noise, lag)
     return None if found is None else Logits(found[0], found[1].unflatten(0, (b, h)))
-
-
-def _content(parts: Sequence[Summand], lag: Int[Tensor, " n"]) -> Float[Tensor, "b h"]:
-    """Products of queries and keys without their factor."""
-    return parts[0].values(lag[:1])[..., 0].cpu()
 
 
 def explained(

@@ -97,7 +97,7 @@ def fits(seen: Logits, parts: Summands, term: RelativeTerm) -> Iterator[FittedSu
         yield from _moved(f"{other}, mirrored", lambda lag, of=other.of: of(-lag), declared, term, seen)
     yield from _shifted_keys(seen, declared, term)
     for one in parts.mistakes:
-        fit = fitted(one.words, one.parts, every, seen)
+        fit = fitted(one.words, one.parts(), every, seen)
         yield replace(fit, what=one.what, expected=one.expected)
 
 

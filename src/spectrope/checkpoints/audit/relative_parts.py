@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,13 +44,13 @@ class Mistake:
         what: The respect in which they differ, as a finding's.
         expected: What is declared in that respect.
         words: What they are instead.
-        parts: The summands.
+        parts: Makes the summands.
     """
 
     what: str
     expected: str
     words: str
-    parts: list[Summand]
+    parts: Callable[[], list[Summand]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +148,11 @@ def transformer_xl(
             *further,
         ]
 
-    exchanged = arranged(table, relative, word)
+    exchanged = partial(arranged, table, relative, word)
     swap = Mistake("relative term, biases", "r_w_bias to keys, r_r_bias to positions", "exchanged", exchanged)
+    usual = "sines, then cosines, of base 10000"
     tables = [
-        Mistake("relative term, sinusoids", "sines, then cosines, of base 10000", words, arranged(angles))
+        Mistake("relative term, sinusoids", usual, words, partial(arranged, angles))
         for words, angles in _other_tables(table)
     ]
     return Summands(arranged(table), [swap, *tables])
@@ -198,7 +200,7 @@ def _deberta(
     table, mistakes = _relative_table(model), []
     normed = _normalised(table, model, declaration)
     if normed is not table:
-        plain = _disentangled(own, x, table, term, declaration)
+        plain = partial(_disentangled, own, x, table, term, declaration)
         mistakes = [Mistake("relative term, table", "rows normalised", "rows as they are", plain)]
     return Summands(_disentangled(own, x, normed, term, declaration), mistakes)
 
@@ -208,13 +210,13 @@ def _disentangled(
 ) -> list[Summand]:
     heads = declaration.n_heads
     old = declaration.model_type == "deberta"
-    queries, keys, rows = (_of_old if old else _of_new)(own, x, table, term, declaration)
+    queries, keys, projections = (_of_old if old else _of_new)(own, x, term, declaration)
     queries, keys = (one.unflatten(-1, (heads, -1)) for one in (queries, keys))
     factor = (queries.shape[-1] * n_terms(declaration)) ** -0.5
     content = {"content to position": queries, "position to content": keys}
 
     def met(name: str) -> Callable[[Tensor], Tensor]:
-        scores = torch.einsum("bhd,rhd->bhr", content[name], rows[name].unflatten(-1, (heads, -1)))
+        scores = _met(content[name], projections[name], table)
         last, middle = scores.shape[-1] - 1, scores.shape[-1] // 2
         return lambda at: scores[..., (at + middle).clamp(0, last)]
 
@@ -222,6 +224,18 @@ def _disentangled(
         constant(CONTENT, factor, (queries * keys).sum(-1)),
         *(Summand(name, factor, met(name)) for name in term.parts),
     ]
+
+
+def _met(
+    content: Float[Tensor, "b h d"], projection: nn.Linear, table: Float[Tensor, "rows c"]
+) -> Float[Tensor, "b h rows"]:
+    """Products of content with projected rows, by products of the content with the projection."""
+    weight = projection.weight.detach().double().unflatten(0, content.shape[1:])
+    scores = torch.einsum("bhd,hdc->bhc", content, weight) @ table.T
+    if projection.bias is None:
+        return scores
+    bias = projection.bias.detach().double().view(content.shape[1:])
+    return scores + (content * bias).sum(-1, keepdim=True)
 
 
 def _encoder(model: nn.Module) -> Any:
@@ -246,25 +260,25 @@ def _normalised(
 
 
 def _of_old(
-    own: Any, x: Tensor, table: Tensor, term: RelativeTerm, declaration: Declaration
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Queries, keys and rows of relative positions of the first DeBERTa, whose projections are in one."""
+    own: Any, x: Tensor, term: RelativeTerm, declaration: Declaration
+) -> tuple[Tensor, Tensor, dict[str, nn.Linear]]:
+    """Queries, keys and projections of relative positions of the first DeBERTa, whose own are in one."""
     whole = linear(x, own.in_proj.weight.detach().double()).unflatten(-1, (declaration.n_heads, -1))
     queries, keys, _ = (one.flatten(1) for one in whole.chunk(3, -1))
     names = {"content to position": "pos_proj", "position to content": "pos_q_proj"}
-    rows = {part: projected(getattr(own, names[part]), table) for part in term.parts}
-    return queries + own.q_bias.detach().double(), keys, rows
+    projections = {part: getattr(own, names[part]) for part in term.parts}
+    return queries + own.q_bias.detach().double(), keys, projections
 
 
 def _of_new(
-    own: Any, x: Tensor, table: Tensor, term: RelativeTerm, declaration: Declaration
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    own: Any, x: Tensor, term: RelativeTerm, declaration: Declaration
+) -> tuple[Tensor, Tensor, dict[str, nn.Linear]]:
     """The same of DeBERTa-v2, whose projections relative positions may share."""
     names = {"content to position": "pos_key_proj", "position to content": "pos_query_proj"}
     if declaration.get("share_att_key"):
         names = {"content to position": "key_proj", "position to content": "query_proj"}
-    rows = {part: projected(getattr(own, names[part]), table) for part in term.parts}
-    return projected(own.query_proj, x), projected(own.key_proj, x), rows
+    projections = {part: getattr(own, names[part]) for part in term.parts}
+    return projected(own.query_proj, x), projected(own.key_proj, x), projections
 
 
 def projected(projection: nn.Linear, x: Tensor) -> Tensor:

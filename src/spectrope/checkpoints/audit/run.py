@@ -255,7 +255,9 @@ def _opened(
                 f"audit has no argument {unknown[0]!r}; those of loading are {', '.join(OPENING)}."
             )
         chosen = parse_layers(layers) if isinstance(layers, str) else layers
-        return open_model(model, dtype=dtype, layers=chosen, **opening).to(choose_device(device))
+        target = choose_device(device)
+        by_layer = target.type == "cpu"
+        return open_model(model, dtype=dtype, layers=chosen, by_layer=by_layer, **opening).to(target)
     got = type(model).__name__
     if not isinstance(model, nn.Module) or not hasattr(getattr(model, "config", None), "get_text_config"):
         raise ConfigError(

@@ -151,9 +151,9 @@ def _with_segments(parts: Summands, further: list[Summand], exchanged: list[Summ
     def changed(some: list[Summand], others: list[Summand]) -> list[Summand]:
         return [*(one for one in some if one.name != "segment"), *others]
 
-    mistakes = [replace(one, parts=changed(one.parts, further)) for one in parts.mistakes]
+    mistakes = [replace(one, parts=lambda one=one: changed(one.parts(), further)) for one in parts.mistakes]
     words = "vectors of equal and of different segments"
-    mistakes.append(Mistake(SEGMENTS, words, "exchanged", changed(parts.declared, exchanged)))
+    mistakes.append(Mistake(SEGMENTS, words, "exchanged", lambda: changed(parts.declared, exchanged)))
     return Summands(changed(parts.declared, further), mistakes)
 
 

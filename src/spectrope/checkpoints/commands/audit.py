@@ -112,7 +112,7 @@ class Audit(Checkpoints):
             check_page(self.out)
         if self.fix is not None:
             check_fix(Path(self.model), self.fix, self.layers)
-        model = self.open(self.model, self.layers)
+        model = self.open(self.model, self.layers, by_layer=True)
         audit = self._audited(model)
         if self.json:
             print_json(audit.to_dict())
@@ -168,7 +168,7 @@ class Audit(Checkpoints):
             Declaration(**declared_config(model)),
             audit,
             out,
-            lambda folder: self._audited(self.open(str(folder))),
+            lambda folder: self._audited(self.open(str(folder), by_layer=True)),
         )
         if not self.json:
             show_repair(done)

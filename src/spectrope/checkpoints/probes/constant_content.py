@@ -259,7 +259,8 @@ def _first_position(output: Tensor, length: int) -> Tensor | None:
     """Output of a module, equal at every position, flattened per row of the batch; None if it varies."""
     time = 1 if output.shape[1] == length else 2
     first = output.narrow(time, 0, 1)
-    if bool((output - first).abs().max() > VARIES * first.abs().max()):
+    ahead, behind = output.amax(time, keepdim=True) - first, first - output.amin(time, keepdim=True)
+    if bool(torch.maximum(ahead, behind).max() > VARIES * first.abs().max()):
         return None  # after the encoding, not before
     return first.squeeze(time).flatten(1)
 

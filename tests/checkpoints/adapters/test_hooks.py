@@ -93,6 +93,25 @@ def test_halves_that_are_used_otherwise_run_in_full():
     torch.testing.assert_close(block(x)[1], doubled)
 
 
+class Convolved(nn.Module):
+    """SqueezeBERT's halves, which take the width before the positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.intermediate, self.output = nn.Conv1d(8, 16, 1), nn.Bilinear(3, 3, 3)
+
+    def forward(self, x):
+        return self.intermediate(x)
+
+
+def test_halves_that_convolve_run_in_full():
+    block, x = Convolved(), torch.randn(2, 8, 3)
+    whole = block(x)
+    with idle_feed_forwards(block, ["attention"]):
+        assert torch.equal(block(x), whole)
+
+
 def test_a_head_that_stands_still_gives_every_token_the_same_logit():
     model = FAMILIES["gpt2"]().eval()
     inputs = Inputs(batch=1, length=4).of(model)

@@ -158,8 +158,8 @@ def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator
             stack.enter_context(running(module, _idle(module.forward)))
         for block in around:
             parts = dict(model.get_submodule(block).named_children())
-            if {"intermediate", "output"} <= parts.keys():
-                first, second = parts["intermediate"], parts["output"]
+            first, second = parts.get("intermediate"), parts.get("output")
+            if first is not None and second is not None and _is_linear(first):
                 halves = _IdleHalves(first.forward, second.forward)
                 stack.enter_context(running(first, halves.widen))
                 stack.enter_context(running(second, halves.narrow))
@@ -223,6 +223,11 @@ class _IdleHalves:
         """The residual beside these zeros; what the second half makes of anything else."""
         beside = len(args) == 2 and not given and args[0] is self.zeros and _are_states(args[1])
         return args[1] if beside else self.second(*args, **given)
+
+
+def _is_linear(half: nn.Module) -> bool:
+    """Whether a half maps the last axis; SqueezeBERT's convolutions map the one before."""
+    return any(isinstance(part, nn.Linear) for part in half.modules())
 
 
 def _are_states(value: Any) -> bool:

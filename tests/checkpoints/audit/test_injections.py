@@ -342,7 +342,7 @@ FAULTS = {
     "function sees all keys": (attending(seeing_all), ("llama-default", "gpt2"), "SPE201", EVERY, {None}),
     "function without its bias": (
         attending(lambda own, q, k, v, mask, given: own(q, k, v, mask, position_bias=None)),
-        ("t5", "longt5"),
+        ("t5", "umt5"),
         "SPE110",
         None,
         {None},

@@ -84,8 +84,11 @@ def config_of(name: str):
 
 
 def drawn(name: str, dtype: torch.dtype) -> plain.Weights:
-    """Random weights, so large that everything matters and so small that class logits are of order 1."""
-    generator = torch.Generator().manual_seed(3)
+    """Random weights, so large that everything matters and so small that class logits are of order 1.
+
+    With this seed no input of a ReLU lies within 1e-5 of 0, where rounding would switch its gradient.
+    """
+    generator = torch.Generator().manual_seed(10)
     found = {}
     for weight, shape in plain.shapes(KINDS[name], SIZES).items():
         scale = 1.0 if weight.startswith(("embedding", "positions")) else 0.18

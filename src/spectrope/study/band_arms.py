@@ -27,8 +27,8 @@ BANDED = (
 )  # How claims 19 and 20 are decided.
 
 
-class BandClaim(Claim):
-    """Base of the claims about frequency bands: seeds from 100 of Task 1, without the confounds."""
+class OpenQuestion(Claim):
+    """Base of the claims that ask open questions, by a plan of their own, with seeds from 100."""
 
     article = QUESTIONS
     plan_page = "atlas-plan.md"
@@ -38,6 +38,11 @@ class BandClaim(Claim):
     unplanned = "The questions are about the encodings, not about the paper's public code."
     minimum_seeds = FEWEST
     explored = 100  # Where the seeds of the plan begin.
+
+
+class BandClaim(OpenQuestion):
+    """Base of the claims about frequency bands in Task 1, without the confounds."""
+
     tables = (ATLAS,)
 
     def arms(self, condition: str, scale: str, seed: int) -> Arms:

@@ -8,8 +8,7 @@ import polars as pl
 from spectrope.checkpoints import RepeatedTokens
 from spectrope.core import UnknownNameError
 from spectrope.lab import SCALES
-from spectrope.study.band_arms import FEWEST, LOST, QUESTIONS
-from spectrope.study.claim import Claim
+from spectrope.study.band_arms import LOST, OpenQuestion
 from spectrope.study.quantities import LEARNED, Quantity
 from spectrope.study.rows import StudyRow
 
@@ -25,17 +24,8 @@ MEASURED = (
 )  # How claims 27 and 28 are decided.
 
 
-class LanguageClaim(Claim):
-    """Base of the claims about language models: seeds from 100 of Llamas on repeated random tokens."""
-
-    article = QUESTIONS
-    plan_page = "atlas-plan.md"
-    ours = True
-    paper = "no number"
-    conditions = ("controlled",)
-    unplanned = "The questions are about the encodings, not about the paper's public code."
-    minimum_seeds = FEWEST
-    explored = 100  # Where the seeds of the plan begin.
+class LanguageClaim(OpenQuestion):
+    """Base of the claims about language models: Llamas on repeated random tokens."""
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, RepeatedTokens]:
         if scale not in N_LAYERS:

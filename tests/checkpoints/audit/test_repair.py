@@ -80,7 +80,7 @@ def test_what_the_library_ignores_is_to_change_in_code(tmp_path, capsys):
     (folder / "config.json").write_text(json.dumps(fields))
     assert fixed(tmp_path, folder) == (1, None)
     out = capsys.readouterr().out
-    assert "No edit of config.json reduces the findings; nothing was written." in out
+    assert "No edit of config.json that was tried reduces the findings; nothing was written." in out
     assert "To change in code: SPE301 slopes of ALiBi differ: " in out
 
 

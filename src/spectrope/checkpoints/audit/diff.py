@@ -42,7 +42,7 @@ class Difference(Shown):
         second: Name of the second model.
         length: Positions of both audits.
         layers: What each applies, layer by layer, and where these differ.
-        uncompared: Names of layers that were not compared: linear attention and vision towers.
+        uncompared: Names of layers that were not compared: indexers, linear attention and vision towers.
     """
 
     first: str
@@ -75,7 +75,8 @@ class Difference(Shown):
             for finding in one.findings:
                 yield f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
         if self.uncompared:
-            yield f"Not compared: layers {', '.join(self.uncompared)} (linear attention or a vision tower)."
+            names = ", ".join(self.uncompared)
+            yield f"Not compared, as indexers, linear attention or vision towers: layers {names}."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
@@ -121,8 +122,9 @@ def diff(first: Any, second: Any) -> Difference:
         _layers(a, b, first.length, max(first.noise, second.noise))
         for a, b in zip(first.layers, second.layers, strict=True)
     ]
-    others = dict.fromkeys(one.name for audit in (first, second) for one in (*audit.decays, *audit.vision))
-    return Difference(first.model, second.model, first.length, (*embeddings, *layers), tuple(others))
+    others = [one for audit in (first, second) for one in (*audit.indexers, *audit.decays, *audit.vision)]
+    names = tuple(dict.fromkeys(one.name for one in others))
+    return Difference(first.model, second.model, first.length, (*embeddings, *layers), names)
 
 
 def _check(what: str, first: int, second: int) -> None:

@@ -211,7 +211,7 @@ def check_fix(folder: Path, out: Path, layers: str | None) -> None:
 def show_repair(done: Repair) -> None:
     """Print what was corrected and audited again, and what must change in code."""
     if done.path is None or done.audit is None:
-        say("No edit of config.json reduces the findings; nothing was written.")
+        say("No edit of config.json that was tried reduces the findings; nothing was written.")
     else:
         say(f"Corrected: {done.path}, which {done.meaning}. Audited again: {done.audit.outcome}.")
         for change in done.changes:

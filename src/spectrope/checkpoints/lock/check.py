@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -14,16 +14,20 @@ from spectrope.checkpoints.lock.decays import decay_moves
 from spectrope.checkpoints.lock.move import Move, new_findings
 from spectrope.checkpoints.lock.records import (
     Lock,
+    LockedDecay,
     LockedEmbeddings,
     LockedHead,
     LockedLayer,
     LockedServingMode,
+    LockedVision,
 )
 from spectrope.checkpoints.lock.towers import vision_moves
 from spectrope.console import Shown
 
 COLUMNS = ("where", "locked", "now", "verdict")
 OF_FREQUENCIES = ("SPE101", "SPE102")  # Codes of findings that a departure of frequencies explains.
+Beside = TypeVar("Beside", LockedDecay, LockedVision)
+MovesOf = Callable[[Beside, Beside, float], Iterator[Move]]
 SAME_WEIGHTS = 1e-3  # Relative difference of the norms of queries and keys that is left to rounding.
 
 
@@ -60,7 +64,8 @@ class CheckedLock(Shown):
         held = {one.name for one in self.before.every_layer}
         added = ", ".join(f"layer {one.name}" for one in self.after.every_layer if one.name not in held)
         unlocked = (f"{added}, which `spectrope lock` would add",) if added else ()
-        return *unlocked, *self.after.unread, *self.after.outside
+        unread = (name for name in self.after.unread if name in self.before.unread)
+        return *unlocked, *unread, *self.after.outside
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
@@ -167,12 +172,8 @@ def check(before: Lock, after: Lock) -> CheckedLock:
         elif not differing and not of_layer:
             of_layer += _kernels(one, now)
         moves += of_layer
-    decays = {one.name: one for one in after.decays}
-    vision = {one.name: one for one in after.vision}
-    for one in before.decays:
-        moves += decay_moves(one, decays[one.name], noise) if one.name in decays else ()
-    for one in before.vision:
-        moves += vision_moves(one, vision[one.name], noise) if one.name in vision else ()
+    moves += _beside(before.decays, after.decays, noise, decay_moves)
+    moves += _beside(before.vision, after.vision, noise, vision_moves)
     stacks = {one.block: one for one in after.embeddings}
     for one in before.embeddings:
         moves += _embeddings(one, stacks.get(one.block), noise)
@@ -190,6 +191,21 @@ def _coverage(before: Lock, after: Lock) -> Iterator[Move]:
             yield Move(f"layer {one.name}", "layers", one.applies, "missing")
     for name in sorted(set(after.unread) - set(before.unread)):
         yield Move(name, "layers", "read", "an unsupported form of attention")
+
+
+def _beside(
+    before: Sequence[Beside], after: Sequence[Beside], noise: float, moves_of: MovesOf[Beside]
+) -> Iterator[Move]:
+    """What changed in layers of linear attention, or of a vision tower.
+
+    What the audit finds now and did not find before explains a change best. Without that, the configuration
+    has changed alike.
+    """
+    now = {one.name: one for one in after}
+    for one in before:
+        if (other := now.get(one.name)) is not None:
+            found = list(new_findings(f"layer {one.name}", one.findings, other.findings))
+            yield from found or moves_of(one, other, noise)
 
 
 def _encoding(before: LockedLayer, after: LockedLayer, differing: list[Discrepancy]) -> Iterator[Move]:

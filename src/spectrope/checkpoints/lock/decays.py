@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from spectrope.checkpoints.audit.compare import SLOPE
-from spectrope.checkpoints.lock.move import Move, new_findings
+from spectrope.checkpoints.lock.move import Move
 from spectrope.checkpoints.lock.records import LockedDecay
 
 
 def decay_moves(before: LockedDecay, after: LockedDecay, noise: float) -> Iterator[Move]:
-    """What changed in one layer of linear attention: the rate of each head, and what the audit finds.
+    """What changed in one layer of linear attention: the rate of each head.
 
     Args:
         before: As locked.
@@ -16,9 +16,6 @@ def decay_moves(before: LockedDecay, after: LockedDecay, noise: float) -> Iterat
         noise: Relative rounding error of the arithmetic.
     """
     where = f"layer {before.name}"
-    if found := list(new_findings(where, before.findings, after.findings)):
-        yield from found
-        return
     if len(before.rates) != len(after.rates):
         yield Move(where, "decay", f"{len(before.rates)} heads measured", f"{len(after.rates)}")
         return

@@ -13,15 +13,12 @@ from spectrope.checkpoints.audit.plane_findings import (
     differ,
     place_in_words,
 )
-from spectrope.checkpoints.lock.move import Move, new_findings
+from spectrope.checkpoints.lock.move import Move
 from spectrope.checkpoints.lock.records import LockedVision
 
 
 def vision_moves(before: LockedVision, after: LockedVision, noise: float) -> Iterator[Move]:
-    """What changed in one layer of a vision tower.
-
-    What the audit finds now and did not find before explains a change best. Without that, the configuration
-    has changed alike.
+    """What changed in one layer of a vision tower: rotation and mask.
 
     Args:
         before: As locked.
@@ -29,9 +26,6 @@ def vision_moves(before: LockedVision, after: LockedVision, noise: float) -> Ite
         noise: Relative rounding error of the arithmetic.
     """
     where = f"layer {before.name}"
-    if found := list(new_findings(where, before.findings, after.findings)):
-        yield from found
-        return
     yield from _turning(where, before.turning, after.turning, noise)
     if before.mask != after.mask:
         yield Move(where, "mask", before.mask, after.mask)

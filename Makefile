@@ -63,7 +63,7 @@ dist: $(VENV)/.dev
 	$(BIN)/python -m tools.dist
 
 bench: $(VENV)/.dev
-	for bench in $(filter-out harness,$(basename $(notdir $(wildcard benchmarks/*.py)))); do $(BIN)/python -m benchmarks.$$bench || exit 1; done
+	for bench in $(filter-out harness versions,$(basename $(notdir $(wildcard benchmarks/*.py)))); do $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 # Each goes on to its end, whatever it finds; its results lie in campaigns/results.
 CAMPAIGNS := flips crashes fuzz writers parity llama_cpp long_runs isolation ray_cluster cost

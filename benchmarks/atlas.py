@@ -3,8 +3,9 @@
 `python -m benchmarks.atlas [CHECKPOINT]` takes some 20 minutes, most of them for a screened atlas. Weights
 are random, which changes no operation. Three cells of each head are timed in three layers on 8 sequences of
 128 tokens; all cells of all heads are as many times that, because they differ only in the layer from which
-the model is rerun. Beside it stands what the rerun would take if blocks and readout cost what they cost in
-a plain forward pass. With a trained checkpoint of at most four layers, adaptive and screened calls are
+the model is rerun. Beside it stands what cannot be saved, if it costs what it costs in a plain forward pass:
+the part of a head's block that its change alters, by its share of the block's multiplications, the blocks
+behind it, and logits and losses of the tokens that are scored. With a trained checkpoint of at most four layers, adaptive and screened calls are
 compared with exact costs, and the cells computed are counted.
 """
 
@@ -18,11 +19,13 @@ from benchmarks.harness import store
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from spectrope.checkpoints import atlas_checkpoint, open_model
+from spectrope.checkpoints.ablation.cuts import hit_and_loss
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores, rotary_means
 from spectrope.checkpoints.adapters import evaluating
 from spectrope.checkpoints.atlas import AtlasMethod
 from spectrope.checkpoints.language import task_sequences
+from spectrope.checkpoints.sequences import Sequences
 from spectrope.lab import cells_of
 
 SEQUENCES, LENGTH, BANDS = 8, 128, 4
@@ -50,7 +53,7 @@ def cost(model: LlamaForCausalLM) -> dict[str, Any]:
     """Processor time per cell by layer, and that of a whole atlas."""
     subject, data = CheckpointSubject.of(model), task_sequences(model, "induction", SEQUENCES, LENGTH)
     forward = min(seconds(lambda: model(**data.inputs(1))) for _ in range(3))
-    readout = _readout(model, data)
+    logits, readout = _readout(model, data)
     with evaluating(model):
         gathering = seconds(lambda: rotary_means(subject, data))
         means = rotary_means(subject, data)
@@ -58,8 +61,8 @@ def cost(model: LlamaForCausalLM) -> dict[str, Any]:
     per_cell = {layer: _per_cell(subject, data, means, layer) for layer in TIMED}
     cells = len(cells_of([(0, 0)], BANDS))
     mean = sum(per_cell.values()) / len(per_cell)  # Layers are evenly spaced, and the cost is linear in them.
-    block = (forward - readout) / n_layers
-    limit = {layer: block * (n_layers - layer - 0.5) + readout / 2 for layer in TIMED}
+    block = (forward - logits) / n_layers
+    limit = {layer: block * (n_layers - layer - 1 + _own(model.config)) + readout for layer in TIMED}
     return {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "forward_s": forward,
@@ -83,9 +86,22 @@ def screened(model: LlamaForCausalLM) -> dict[str, Any]:
     }
 
 
-def _readout(model: LlamaForCausalLM, data: Any) -> float:
-    states = torch.randn(*data.ids.shape, model.config.hidden_size)
-    return min(seconds(lambda: model.lm_head(states)) for _ in range(3))
+def _own(config: LlamaConfig) -> float:
+    """Share of a block's multiplications that a changed head in it needs: its columns, and the feed-forward."""
+    width, inner = config.hidden_size, config.intermediate_size
+    own = 3 * width * inner + width * width // config.num_attention_heads
+    return own / (4 * width**2 + 2 * LENGTH * width + 3 * width * inner)
+
+
+def _readout(model: LlamaForCausalLM, data: Sequences) -> tuple[float, float]:
+    """Time of the logits of all tokens, and of logits and losses of those that are scored."""
+    states, targets = torch.randn(*data.ids.shape, model.config.hidden_size), data.targets[data.scored]
+    works: tuple[Callable[[], Any], ...] = (
+        lambda: model.lm_head(states),
+        lambda: hit_and_loss(model.lm_head(states[data.scored]), targets),
+    )
+    every, scored = (min(seconds(work) for _ in range(3)) for work in works)
+    return every, scored
 
 
 def _per_cell(subject: CheckpointSubject, data: Any, means: Any, layer: int) -> float:

@@ -8,7 +8,7 @@ block does with its attention.
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -285,15 +285,18 @@ class CheckpointFork:
 
     def _projected(self, variants: Sequence[Variant]) -> Float[Tensor, "vb t c"]:
         """The projection of each copy's heads."""
-        projection = self.stages.subject.projection(self.layer)
-        weight = linear_weight(projection)
+        weight = linear_weight(self.stages.subject.projection(self.layer))
         assert weight is not None
-        intact = projection(self.heads)
-        return torch.cat([self._corrected(intact, weight, variant) for variant in variants])
+        return torch.cat([self._corrected(weight, variant) for variant in variants])
 
-    def _corrected(self, intact: Tensor, weight: Tensor, variant: Variant) -> Tensor:
+    @cached_property
+    def _intact(self) -> Float[Tensor, "b t c"]:
+        """The projection of the heads, nothing changed, computed once for all variants."""
+        return self.stages.subject.projection(self.layer)(self.heads)
+
+    def _corrected(self, weight: Tensor, variant: Variant) -> Float[Tensor, "b t c"]:
         """The projection of changed heads, through their columns alone."""
-        width = self.stages.subject.sites[self.layer].width
+        intact, width = self._intact, self.stages.subject.sites[self.layer].width
         for ablation in changes_in(variant, self.layer):
             columns = slice(ablation.head * width, (ablation.head + 1) * width)
             fill = self._filled(ablation.fill)[..., columns]

@@ -5,8 +5,8 @@ are random, which changes no operation. Three cells of each head are timed in th
 128 tokens; all cells of all heads are as many times that, because they differ only in the layer from which
 the model is rerun. Beside it stands what cannot be saved, if it costs what it costs in a plain forward pass:
 the part of a head's block that its change alters, by its share of the block's multiplications, the blocks
-behind it, and logits and losses of the tokens that are scored. With a trained checkpoint of at most four layers, adaptive and screened calls are
-compared with exact costs, and the cells computed are counted.
+behind it, and logits and losses of the tokens that are scored. With a trained checkpoint of at most four
+layers, adaptive and screened calls are compared with exact costs, and the cells computed are counted.
 """
 
 import sys
@@ -87,7 +87,7 @@ def screened(model: LlamaForCausalLM) -> dict[str, Any]:
 
 
 def _own(config: LlamaConfig) -> float:
-    """Share of a block's multiplications that a changed head in it needs: its columns, and the feed-forward."""
+    """Share of a block's multiplications that a changed head needs: its columns, and the feed-forward."""
     width, inner = config.hidden_size, config.intermediate_size
     own = 3 * width * inner + width * width // config.num_attention_heads
     return own / (4 * width**2 + 2 * LENGTH * width + 3 * width * inner)

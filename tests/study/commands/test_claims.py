@@ -10,7 +10,7 @@ from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray
 from spectrope.study import pilots
 from spectrope.study.commands import _common
-from spectrope.study.commands.claims import RunClaims
+from spectrope.study.commands._run import RunClaims
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,20 +1,20 @@
-"""Options, rows and timing that actions of `spectrope claims` share."""
+"""Options, rows, records and timing that actions of `spectrope claims` share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import tyro
 
-from spectrope.console import JsonOption, ScaleOption, chosen_seeds, complain, console
+from spectrope.console import JsonOption, ScaleOption, chosen_seeds, complain, console, say
 from spectrope.core import ConfigError, __version__, require
 from spectrope.lab import Job, JobCost, calibrate, estimate
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import THROWN
 from spectrope.study.rows import StudyRows
-from spectrope.study.study import BESIDE, RESULTS, SHIPPED, Study
+from spectrope.study.study import BESIDE, RESULTS, SHIPPED, Study, harvest
 
 Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, with one file per scale.")]
 Names = Annotated[
@@ -112,3 +112,33 @@ def expected(jobs: Sequence[Job], device: torch.device, threads: int, *, rough: 
             return calibrate(jobs, device)
     finally:
         torch.set_num_threads(before)
+
+
+def gather(root: Path, study: Study, rows: StudyRows) -> int:
+    """Take the rows of finished runs, and of those that these ask for; say and return how many."""
+    total, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
+    n_new = total
+    while n_new:
+        n_new, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
+        total += n_new
+    for complaint in complaints:
+        complain(f"left out: {complaint}")
+    say(f"{total} new row{'s' * (total != 1)} from {root}; {len(rows)} in all.")
+    return total
+
+
+def verdict_records(study: Study, rows: StudyRows) -> list[dict[str, Any]]:
+    """The verdict of each claim under each condition, as JSON-ready values."""
+    return [
+        {
+            "claim": claim.number,
+            "kind": claim.kind,
+            "title": claim.title,
+            "scale": study.scale,
+            "condition": condition,
+            "verdict": verdict.word,
+            "reason": verdict.reason,
+            "n_seeds": verdict.n_seeds,
+        }
+        for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True)
+    ]

@@ -109,7 +109,6 @@ WORKS: dict[str, Callable[[], Call]] = {
     for condition in CONDITIONS
 } | {
     "training step, mini": partial(step, "mini", 128),
-    "training step, mid": partial(step, "mid", 128),
     "gradients of 32 examples, paper": partial(step, "paper", 32),
     "evaluation of 2,000, mini": partial(evaluation, "mini", 2000),
     "evaluation of 256, paper": partial(evaluation, "paper", 256),

@@ -315,6 +315,8 @@ def test_claims_are_chosen_by_name_or_number():
     assert len(chosen_claims(())) == len(CLAIMS)
     with pytest.raises(UnknownNameError, match="unknown claim 'single'; did you mean single-head"):
         chosen_claims(("single",))
+    with pytest.raises(ConfigError, match=r"claims are numbered 1 to \d+; got 99"):
+        chosen_claims(["99"])
 
 
 def test_the_power_of_a_plan_is_stated():

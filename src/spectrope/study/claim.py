@@ -185,11 +185,14 @@ def chosen_claims(names: Sequence[str]) -> list[Claim]:
     """The claims of these names or numbers, all if there are none, in the paper's order.
 
     Raises:
+        ConfigError: If no claim has a number.
         UnknownNameError: If a name is not known.
     """
     everything = sorted((CLAIMS[name]() for name in CLAIMS), key=lambda claim: (claim.number, claim.kind))
     if not names:
         return everything
     numbers = {str(claim.number) for claim in everything}
+    if wrong := [name for name in names if name.isdecimal() and name not in numbers]:
+        raise ConfigError(f"claims are numbered 1 to {everything[-1].number}; got {wrong[0]}.")
     kinds = {CLAIMS[name].kind for name in names if name not in numbers}
     return [claim for claim in everything if claim.kind in kinds or str(claim.number) in names]

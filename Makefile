@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit docs dist bench campaigns clean
+.PHONY: help setup demo test lint types imports unit docs dist bench kernels campaigns clean
 
 help:
 	@echo "make demo   set up and compare six encodings on two tasks (report.html)"
@@ -13,6 +13,7 @@ help:
 	@echo "make docs   set up and build the documentation site (build/site/html)"
 	@echo "make dist   build, check and try the distributions (dist)"
 	@echo "make bench  print and store every benchmark"
+	@echo "make kernels  compile the optional attention kernels for CPUs (GCC, Linux, x86-64)"
 	@echo "make campaigns  crash, fuzz and starve the program for hours, and store the figures"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -64,6 +65,11 @@ dist: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	for bench in $(filter-out harness versions,$(basename $(notdir $(wildcard benchmarks/*.py)))); do $(BIN)/python -m benchmarks.$$bench || exit 1; done
+
+# Compiled for the torch that is here, so that pip builds in this environment.
+kernels: $(VENV)/.core
+	$(PIP) 'setuptools>=77'
+	$(PIP) --no-build-isolation ./kernels
 
 # Each goes on to its end, whatever it finds; its results lie in campaigns/results.
 CAMPAIGNS := flips crashes fuzz writers parity llama_cpp long_runs isolation ray_cluster cost

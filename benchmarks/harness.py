@@ -66,7 +66,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """Both sides of a case, and how many times faster the fast one is."""
+    """Both sides of a case, how many times faster the fast one is, and quartiles of that over the turns."""
 
     label: str
     fast: Side
@@ -75,6 +75,7 @@ class Row:
     repeats: int
     goal: str
     share: float = 1.0
+    quartiles: tuple[float, float] | None = None
 
 
 def run(
@@ -98,7 +99,7 @@ def run(
         SystemExit: After all cases, if the gate of any stayed shut.
     """
     torch.set_num_threads(threads)
-    print(_columns("", "seconds", "reference", "ratio", "peak MiB", "reference", "goal"))
+    print(_columns("", "seconds", "reference", "ratio", "quartiles", "peak MiB", "reference", "goal"))
     rows, wrong = [], []
     for case in cases:
         try:
@@ -117,11 +118,16 @@ def measured(case: Case, repeats: int) -> Row:
     """Peak memory from a first, untimed run of each side; then both sides timed in turns."""
     calls = [call for call in (case.fast, case.reference) if call is not None]
     peaks = [peak_mib(call) for call in calls]
-    times = zip(*([timed(call, case.clock) for call in calls] for _ in range(repeats)), strict=True)
+    turns = [[timed(call, case.clock) for call in calls] for _ in range(repeats)]
+    times = zip(*turns, strict=True)
     sides = [Side(statistics.median(t), min(t), peak) for t, peak in zip(times, peaks, strict=True)]
-    reference = _whole(sides[1], case.share) if len(sides) == 2 else None
-    ratio = reference.seconds / sides[0].seconds if reference else None
-    return Row(case.label, sides[0], reference, ratio, repeats, case.goal, case.share)
+    if len(sides) == 1:
+        return Row(case.label, sides[0], None, None, repeats, case.goal, case.share)
+    reference = _whole(sides[1], case.share)
+    ratio = reference.seconds / sides[0].seconds
+    ratios = [theirs / ours / case.share for ours, theirs in turns]
+    lower, _, upper = statistics.quantiles(ratios, n=4, method="inclusive") if repeats > 1 else ratios * 3
+    return Row(case.label, sides[0], reference, ratio, repeats, case.goal, case.share, (lower, upper))
 
 
 def _whole(part: Side, share: float) -> Side:
@@ -178,6 +184,7 @@ def _line(row: Row) -> str:
         f"{row.fast.seconds:.3g}",
         f"{other.seconds:.3g}" if other else "",
         f"{row.ratio:.2f}x" if row.ratio else "",
+        "" if row.quartiles is None else "{:.2f}-{:.2f}".format(*row.quartiles),
         *(
             "" if side is None or side.peak_mib is None else f"{side.peak_mib:z.0f}"
             for side in (row.fast, other)

@@ -43,6 +43,15 @@ def test_both_sides_take_turns_and_their_ratio_is_stored(results):
     assert turns == ["fast", "reference"] * 3
     assert row["ratio"] == row["reference"]["seconds"] / row["fast"]["seconds"]
     assert row["ratio"] > 1
+    assert 1 < row["quartiles"][0] <= row["quartiles"][1]
+
+
+def test_quartiles_are_those_of_the_turns(results):
+    ticks = iter([0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 4])  # A start and an end of each side, turn by turn.
+    case = Case("paired", lambda: None, lambda: None, lambda: None, clock=lambda: next(ticks))
+    run("paired", [case], repeats=3)
+    (row,) = json.loads((harness.place() / "paired.json").read_text())["rows"]
+    assert (row["ratio"], row["quartiles"]) == (3, [2.5, 3.5])
 
 
 def test_peak_memory_counts_what_a_run_holds_at_once():

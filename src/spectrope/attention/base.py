@@ -93,8 +93,8 @@ def attention(
     if objection := chosen.objection(*here):
         able = [name for name in IMPLEMENTATIONS if IMPLEMENTATIONS[name].objection(*here) is None]
         raise UnsupportedError(
-            f"attention impl {impl!r} {objection}, as {type(encoding).__name__} would need; "
-            f"available here: {', '.join(able)}."
+            f"attention impl {impl!r} {objection}; "
+            f"available here for {type(encoding).__name__}: {', '.join(able)}."
         )
     return chosen.compute(ctx.on_axes(encoding.axes), v, encoding, causal, noise)
 
@@ -127,7 +127,8 @@ def fastest(
     On a CPU these are explicit products, at the lengths and head dimensions of this package's models (see
     `benchmarks/attention.py`). On CUDA, where nothing has been measured yet, it is torch's fused kernel.
     Mixtures that neither supports as a whole are split into their groups of heads; everything else uses the
-    reference.
+    reference. Compiled attention, which a machine may lack, is never among them, so that runs of one
+    configuration use the same code everywhere.
     """
     order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)
     able = (n for n in order if IMPLEMENTATIONS[n].objection(encoding, device, noise, dtype) is None)

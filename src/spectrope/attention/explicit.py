@@ -37,7 +37,7 @@ class _Explicit(torch.autograd.Function):
         out = q.new_empty(*q.shape[:3], v.shape[3])
         spare = torch.empty_like(pattern[: _examples(pattern)])
         wide = _wide(spare, -spare.shape[-1] % VECTOR)
-        for s in _pieces(pattern):
+        for s in pieces(pattern):
             a, kept = pattern[s], spare[: len(pattern[s])]
             _bmm(q[s], k[s].mT, a)
             _softmax(a, None if bias is None else _of(bias, s), wide[: len(a)])
@@ -67,7 +67,7 @@ class _Explicit(torch.autograd.Function):
         spare = torch.empty_like(pattern[: _examples(pattern)])
         d_spare = torch.empty_like(spare)
         wide = _wide(d_spare)
-        for s in _pieces(pattern):
+        for s in pieces(pattern):
             a, kept, dl, dw = (x[: len(pattern[s])] for x in (pattern[s], spare, d_spare, wide))
             _bmm(grad[s], v[s].mT, dl)
             if ctx.scale is None:
@@ -116,7 +116,8 @@ def _examples(pattern: Tensor) -> int:
     return max(1, CACHED_ENTRIES[pattern.device.type] // max(1, math.prod(pattern.shape[1:])))
 
 
-def _pieces(pattern: Tensor) -> Iterator[slice]:
+def pieces(pattern: Tensor) -> Iterator[slice]:
+    """Examples that are computed at once."""
     size = _examples(pattern)
     return (slice(start, start + size) for start in range(0, len(pattern), size))
 
@@ -173,7 +174,7 @@ def _without_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> T
     spare = q.new_empty(_examples(pattern), *pattern.shape[1:])
     wide = _wide(spare)
     out = q.new_empty(*q.shape[:3], v.shape[3])
-    for s in _pieces(pattern):
+    for s in pieces(pattern):
         a, rows = (x[: len(pattern[s])] for x in (spare, wide))
         _bmm(q[s], k[s].mT, a)
         _softmax(a, None if bias is None else _of(bias, s), rows)

@@ -29,17 +29,24 @@ class Noise:
         else:
             self._generator = torch.Generator(device).manual_seed(seed)
 
-    def keep(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-        """Ones where an element is kept and zeros where it is dropped."""
+    @property
+    def last_dropped(self) -> int:
+        """The largest of the words that drop an element."""
+        return self._dropped - 2**15 - 1
+
+    def words(self, shape: torch.Size) -> Tensor:
+        """Sixteen random bits for each element, as a signed number."""
         if self.device.type == "cpu":
             n = math.prod(shape)
             words = self._bits.random_raw(-(-n // 4)).view(np.int16)
-            lanes = torch.from_numpy(words)[:n].view(shape)
-        else:
-            lanes = torch.empty(shape, dtype=torch.int16, device=self.device)
-            lanes.random_(-(2**15), 2**15, generator=self._generator)
-        last_dropped = self._dropped - 2**15 - 1
-        return lanes.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).to(dtype)
+            return torch.from_numpy(words)[:n].view(shape)
+        words = torch.empty(shape, dtype=torch.int16, device=self.device)
+        return words.random_(-(2**15), 2**15, generator=self._generator)
+
+    def keep(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+        """Ones where an element is kept and zeros where it is dropped."""
+        last = self.last_dropped
+        return self.words(shape).clamp_(last, last + 1).sub_(last).to(dtype)
 
     def drop(self, x: Tensor) -> Tensor:
         """Inverted dropout: elements of x survive with probability 1 - p and are divided by it."""

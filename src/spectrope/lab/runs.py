@@ -67,7 +67,7 @@ def dtype_for(run: Run, device: torch.device) -> torch.dtype:
 def build_model(experiment: Experiment, device: torch.device) -> Decoder:
     """The untrained network of an experiment; its weights depend only on the seed."""
     with initial_weights(experiment.seed):
-        model = Decoder(experiment.model)
+        model = Decoder(experiment.model, experiment.training.impl)
     return model.to(device)
 
 

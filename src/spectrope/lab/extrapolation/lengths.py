@@ -158,7 +158,7 @@ class _Subject:
         trained = load_model(self.run, self.device)
         if config == self.experiment.model:
             return trained
-        model = Decoder(config).to(self.device)
+        model = Decoder(config, trained.impl).to(self.device)
         known = trained.state_dict()
         model.load_state_dict({name: known[name] for name in model.state_dict()})
         if trained.without_positions:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any, Literal
 
+from spectrope.attention import IMPLEMENTATIONS
 from spectrope.core import ConfigError, Configured, OneOf, Precision, require, require_least, with_fields
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.manifest import DECODER
@@ -31,8 +32,9 @@ class TrainingConfig(Configured):
     optimiser: Literal["adamw", "sgd"] = "adamw"
     # Share of all steps, at the end, that are trained without positions; None keeps them.
     drop_positions: float | None = None
+    impl: str = "fastest"  # Exact implementation of attention; "fastest" never takes "compiled".
 
-    added_later = frozenset({"optimiser", "drop_positions"})
+    added_later = frozenset({"optimiser", "drop_positions", "impl"})
 
     def __post_init__(self) -> None:
         require_least(self, 1, "epochs", "batch_size", "micro_batch", "eval_examples")
@@ -43,6 +45,8 @@ class TrainingConfig(Configured):
         require(self.clip is None or self.clip > 0, self, "clip", "positive or None")
         share = self.drop_positions
         require(share is None or 0 < share < 1, self, "drop_positions", "a share of the steps, or None")
+        exact = self.impl == "fastest" or IMPLEMENTATIONS[self.impl].exact
+        require(exact, self, "impl", "an exact implementation of attention, or 'fastest'")
 
 
 DECIDING = frozenset(

@@ -9,9 +9,10 @@ from scipy.stats import hypergeom
 from tests.checkpoints.ablation.test_bands import llama as bands_llama
 from tests.checkpoints.audit.families import llama
 
+from spectrope.checkpoints.ablation.calls import BLOCK, CONTROLS, Controls
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
-from spectrope.checkpoints.atlas import BLOCK, CONTROLS, Controls, atlas_checkpoint, waves_in_words
+from spectrope.checkpoints.atlas import atlas_checkpoint, waves_in_words
 from spectrope.checkpoints.language import task_sequences
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.lab import AtlasSettings, HeadAblation

@@ -9,7 +9,8 @@ import polars as pl
 import torch
 
 from spectrope.checkpoints import CheckpointAtlas, Content, atlas_checkpoint
-from spectrope.checkpoints.atlas import AtlasMethod, waves_in_words
+from spectrope.checkpoints.ablation.calls import CallMethod
+from spectrope.checkpoints.atlas import waves_in_words
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Device, Watch, choose_device
 from spectrope.encodings import Band, Encoding, PerHead, rotating_pairs
@@ -98,7 +99,7 @@ def atlas(
     tokenizer: AnyTokenizer | None = None,
     bands: int = 4,
     threshold: float = 5.0,
-    method: AtlasMethod = "exact",
+    method: CallMethod = "exact",
     examples: int | None = None,
     length: int | None = None,
     layers: slice | None = None,
@@ -175,7 +176,7 @@ def atlas(
     return Atlas(AtlasTables(str(name), told, found.bands, found.cells, found.heads), threshold)
 
 
-def _told_of_model(found: CheckpointAtlas, on: str | Path, method: AtlasMethod, threshold: float) -> str:
+def _told_of_model(found: CheckpointAtlas, on: str | Path, method: CallMethod, threshold: float) -> str:
     intervals = (
         "95 % intervals that hold for all cells at once and at any stopping time"
         if method == "adaptive"

@@ -8,9 +8,9 @@ from tests.checkpoints.ablation.test_bands import DIM, data, llama
 
 from spectrope.checkpoints.ablation.rotary import rotations_recorded
 from spectrope.checkpoints.ablation.screening import first_order_effects
+from spectrope.checkpoints.ablation.sources import FillSources, rotary_means
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
-from spectrope.checkpoints.ablation.sweep import rotary_means
-from spectrope.lab import HeadAblation
+from spectrope.lab import HeadAblation, fills_of
 
 STEP = 0.02  # Norms of the model are in float32.
 
@@ -55,7 +55,7 @@ def test_effects_are_the_slopes_at_every_position(fill):
         subject.run(sequences)
     intact = calls[0].intact()
     replacement = torch.zeros_like(intact) if fill == "zero" else calls[0].output(fill, means[0])
-    (found,) = first_order_effects(subject, sequences, [change], means)
+    (found,) = first_order_effects(subject, sequences, [change], FillSources(site_means=means))
     assert found == pytest.approx(by_differences(model, sequences, change, replacement), rel=1e-3)
     assert found > 1e-3
 
@@ -64,7 +64,7 @@ def test_batches_change_nothing():
     model, sequences = llama(), data()
     subject = CheckpointSubject.of(model)
     changes = [HeadAblation(layer, head, "zero") for layer in range(2) for head in range(4)]
-    means = rotary_means(subject, sequences)
-    whole = first_order_effects(subject, sequences, changes, means)
-    pieces = first_order_effects(subject, sequences, changes, means, tokens=sequences.width)
+    sources = FillSources.over(subject, sequences, fills_of([tuple(changes)]))
+    whole = first_order_effects(subject, sequences, changes, sources)
+    pieces = first_order_effects(subject, sequences, changes, sources, tokens=sequences.width)
     assert pieces == pytest.approx(whole, rel=1e-9)

@@ -80,7 +80,7 @@ def screened(model: LlamaForCausalLM) -> dict[str, Any]:
         "whole_min": (time.process_time() - begun) / 60,
         "cells": len(atlas.cells),
         "measured": int((atlas.cells["n"] > 0).sum()),
-        "controls": atlas.controls.n if atlas.controls else 0,
+        "controls": atlas.calls.controls.n if atlas.calls.controls else 0,
     }
 
 

@@ -98,9 +98,20 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
         (("{root}/empty",), "is no run"),
         (("{root}/mute", "--texts", "{root}/texts"), "--texts needs the checkpoint's tokenizer"),
-        (("{root}/mute", "--method", "adaptive"), "--method and --protocol are for runs"),
-        (("{root}/mute", "--threshold", "9"), "--threshold goes with --method adaptive, which is for runs."),
-        (("{root}/mute", "--protocol", "R9"), "--method and --protocol are for runs"),
+        (
+            ("{root}/mute", "--method", "screen"),
+            "--method screen is for runs; a checkpoint takes exact",
+        ),
+        (
+            ("{root}/mute", "--threshold", "9"),
+            "--threshold goes with --method adaptive, screened or",
+        ),
+        (("{root}/mute", "--half-width", "1", "--method", "adaptive"), "--half-width is for runs; a checkp"),
+        (
+            ("{root}/mute", "--method", "screened", "--threshold", "100"),
+            "above 0 and below 100 points; got",
+        ),
+        (("{root}/mute", "--protocol", "R9"), "--protocol is for runs"),
         (("{root}/mute", "--fill", "value-bias"), "filled with zero, mean, resample, position-only"),
         (("{root}/mute", "--task", "counting"), "must be one of induction, distance; got 'counting'"),
         (("{root}/mute", "--task", "distance", "--texts", "x"), "on either --task or --texts; got both"),

@@ -4,18 +4,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 from torch import nn
 
-from spectrope.checkpoints.ablation.calls import Caller, CallMethod, Controls
+from spectrope.checkpoints.ablation.calls import Caller, CallMethod, Calls
 from spectrope.checkpoints.ablation.rotary import RotatedHeads, SiteMeans, rotary_name
 from spectrope.checkpoints.ablation.show import Content, contents
 from spectrope.checkpoints.ablation.sources import FillSources, rotary_means
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
+from spectrope.checkpoints.ablation.sweep import require_several
 from spectrope.checkpoints.adapters import Tokenizer, evaluating, runs_at
 from spectrope.checkpoints.extension.rotations import rotations_of
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
+from spectrope.core import UnsupportedError, Watch, unwatched
 from spectrope.encodings import Band
 from spectrope.lab import AtlasSettings, AttendedHead, attended_heads, cell_columns, cells_of
 
@@ -29,25 +31,22 @@ class CheckpointAtlas:
             the mean over sequences.
         heads: A row per head: where it attends.
         bands: Name of each band, highest frequencies first.
-        loss: Of the intact model on the sequences used, in nats per scored token.
-        accuracy: Of the intact model on these, as a fraction.
         sequences: How many sequences there are.
-        used: How many of them were used.
         length: Most tokens of a sequence.
-        passes: Pairs of a cell and a sequence that were computed.
-        controls: Of a screened atlas that left cells out.
+        calls: What was measured.
     """
 
     cells: pl.DataFrame
     heads: pl.DataFrame
     bands: tuple[str, ...]
-    loss: float
-    accuracy: float
     sequences: int
-    used: int
     length: int
-    passes: int
-    controls: Controls | None = None
+    calls: Calls
+
+    @property
+    def passes(self) -> int:
+        """Pairs of a cell and a sequence that were computed."""
+        return int(self.cells["n"].sum())
 
 
 def atlas_checkpoint(
@@ -87,13 +86,8 @@ def atlas_checkpoint(
     """
     settings = settings or AtlasSettings()
     subject, data = CheckpointSubject.of(model), contents(model, on, tokenizer, examples, length)
-    if len(data) < 2:
-        raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
-    heads = [
-        (place, head) for place in subject.of_layers(layers) for head in range(subject.sites[place].n_heads)
-    ]
-    if not heads:
-        raise ConfigError(f"layers must take at least one of 0 to {len(subject.sites) - 1}; got none.")
+    require_several(data)
+    heads = subject.heads(layers)
     cells = cells_of(heads, settings.bands)
     tokens = None if batch is None else batch * data.width
     with evaluating(model), runs_at(data.width, model):
@@ -101,21 +95,12 @@ def atlas_checkpoint(
     changes, sources = [cell.variant[0] for cell in cells], FillSources(site_means=means)
     caller = Caller(subject, data, changes, settings.threshold, sources, tokens, watch)
     calls = caller.calls(method)
-    loss, accuracy = (float(value) for value in calls.intact.mean(0))
-    if not math.isfinite(loss):
+    if not np.isfinite(calls.intact).all():
         raise UnsupportedError(f"{type(model).__name__} returns no finite loss; take dtype='float32'.")
-    return CheckpointAtlas(
-        cells=pl.concat([cell_columns(cells), calls.table], how="horizontal"),
-        heads=pl.DataFrame([vars(head) for head in attended]),
-        bands=band_names(model, settings.bands),
-        loss=loss,
-        accuracy=accuracy,
-        sequences=len(data),
-        used=len(calls.intact),
-        length=data.width,
-        passes=int(calls.table["n"].sum()),
-        controls=calls.controls,
-    )
+    table = pl.concat([cell_columns(cells), calls.table], how="horizontal")
+    described = pl.DataFrame([vars(head) for head in attended])
+    names = band_names(model, settings.bands)
+    return CheckpointAtlas(table, described, names, len(data), data.width, calls)
 
 
 def band_names(model: nn.Module, bands: int) -> tuple[str, ...]:

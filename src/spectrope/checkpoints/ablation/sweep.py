@@ -135,20 +135,22 @@ def checkpoint_sweep(
         ConfigError: If there are fewer than two sequences, or none of the layers exists.
         UnsupportedError: If the model is no such model, or sequences of different lengths are resampled.
     """
+    require_several(data)
+    subject = model if isinstance(model, CheckpointSubject) else CheckpointSubject.of(model)
+    heads = subject.heads(layers)
+    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in heads)]
+    scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
+    return CheckpointSweep(fill, subject.named(heads), scores[0], scores[1:])
+
+
+def require_several(data: Sequences) -> None:
+    """Raise an error unless there are sequences for an interval.
+
+    Raises:
+        ConfigError: If there are fewer than two.
+    """
     if len(data) < 2:
         raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
-    subject = model if isinstance(model, CheckpointSubject) else CheckpointSubject.of(model)
-    sites = {place: subject.sites[place] for place in subject.of_layers(layers)}
-    if not sites:
-        last = max(site.layer for site in subject.sites)
-        raise ConfigError(f"layers must take at least one of 0 to {last}; got none.")
-    places = [(place, head) for place, site in sites.items() for head in range(site.n_heads)]
-    heads: tuple[tuple[Role, int, int], ...] = tuple(
-        (site.role, site.layer, head) for site in sites.values() for head in range(site.n_heads)
-    )
-    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in places)]
-    scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
-    return CheckpointSweep(fill, heads, scores[0], scores[1:])
 
 
 @torch.no_grad()

@@ -6,10 +6,10 @@ itself, and in transformer-lens where it is installed (see `benchmarks.audit`). 
 and their targets are what the intact model predicts, so that its accuracy is 100 %. Weights are random; the
 output projections of all heads but nine are scaled down so far that these heads cost little.
 
-Hooked passes are timed twelve times while each side runs, on 1,024 tokens and a head of another layer each
-time; a pass per head and batch takes as many times that. The gate: their drops are those of the exact sweep,
-and the heads called are those whose exact drop over all sequences exceeds 5 points. Heads that screening
-leaves out count as not called.
+Hooked passes are timed six times while each side runs, on 1,024 tokens and a head of another layer each time;
+a pass per head and batch takes as many times that. The gate: their drops are those of the exact sweep, and
+the heads called are those whose exact drop over all sequences exceeds 5 points. Heads that screening leaves
+out count as not called.
 """
 
 import copy
@@ -37,7 +37,7 @@ from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import Progress
 from spectrope.lab import COSTS, HeadAblation
 
-LAYERS, HEADS, WIDTH, TOKENS = 12, 12, 64, 1024
+LAYERS, HEADS, WIDTH, TOKENS, TURNS = 12, 12, 64, 1024, 6
 THRESHOLD, EMBEDDINGS, QUIET = (
     5.0,
     5.0,
@@ -56,7 +56,7 @@ PLANTED = {
 }
 SIZES: dict[tuple[int, int], tuple[CallMethod, ...]] = {
     (8, 128): ("screened",),
-    (256, 8): ("screened-adaptive", "adaptive"),
+    (256, 4): ("screened-adaptive", "adaptive"),
 }  # Methods for sequences and tokens of each; 8 sequences are too few to stop early.
 NEAR = 0.5  # Points by which rounding may change a drop on one batch, among them ties of the model's logits.
 Pass = Callable[[Tensor, int, int], Tensor]
@@ -121,7 +121,7 @@ def lens(model: LlamaForCausalLM) -> Any:
 
 @dataclass
 class Beside:
-    """Hooked passes on the first batch, timed at every twelfth of the progress of other work.
+    """Hooked passes on the first batch, timed at every sixth of the progress of other work.
 
     Args:
         passes: The passes by name.
@@ -138,9 +138,9 @@ class Beside:
     spent: float = 0.0
 
     def watch(self, at: Progress) -> None:
-        """Time the passes where another twelfth is done."""
-        for turn in range(len(self.times.get("hooks", [])), LAYERS * at.done // at.total):
-            self.spent += sum(self._run(name, min(turn, LAYERS - 1)) for name in self.passes)
+        """Time the passes where another sixth is done."""
+        for turn in range(len(self.times.get("hooks", [])), TURNS * at.done // at.total):
+            self.spent += sum(self._run(name, turn * LAYERS // TURNS) for name in self.passes)
 
     @torch.no_grad()
     def _run(self, name: str, layer: int) -> float:
@@ -174,7 +174,7 @@ class Sides:
         for (name, *head), drop in beside.drops.items():
             off = abs(drop - 100 * (1 - hits[tuple(head)].mean()))
             assert off < NEAR, f"{name}: the drop of {head} is off by {off} points"
-        yield row | {"heads_that_cost": sum(costs)}
+        yield row | {"heads_that_cost": int(sum(costs))}
         changes = [HeadAblation(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
         for method in methods:
 

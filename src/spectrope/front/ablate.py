@@ -119,8 +119,8 @@ def ablate(
     """Replace the output of each head, before the output projection, and measure the effect.
 
     For a run, the accuracy on its held-out examples is measured, and tables are stored with the run. For a
-    language model, loss and accuracy are measured on repeated random tokens, texts or token ids. Methods other
-    than "exact" only decide which heads of a model cost more accuracy than a threshold, in less time.
+    language model, loss and accuracy are measured on repeated random tokens, texts or token ids. Its methods
+    other than "exact" only decide which heads cost more accuracy than a threshold, in less time.
 
     Args:
         target: A run, a Hugging Face model, an `OwnModel`, or the folder or name of a run or a checkpoint.

@@ -73,7 +73,7 @@ class Calls:
     controls: Controls | None = None
 
 
-Measured = tuple[pl.DataFrame, Float[np.ndarray, "n 2"]]
+MeasuredChanges = tuple[pl.DataFrame, Float[np.ndarray, "n 2"]]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ class Caller:
         self._tell(float(len(self.changes)))
         return found
 
-    def _screened(self, measure: Callable[[Int[np.ndarray, " k"], int], Measured], ranked: int) -> Calls:
+    def _screened(
+        self, measure: Callable[[Int[np.ndarray, " k"], int], MeasuredChanges], ranked: int
+    ) -> Calls:
         """Measure blocks of changes, those with the largest effects first, until none of a block costs; then
         draw controls from the others, and go on if one of these costs."""
         effects = self._effects(ranked)
@@ -151,7 +153,7 @@ class Caller:
             self.subject, self.data[some], self.changes, self.sources.at(some), tokens=self.tokens
         )
 
-    def _whole(self, places: Int[np.ndarray, " k"], done: int) -> Measured:
+    def _whole(self, places: Int[np.ndarray, " k"], done: int) -> MeasuredChanges:
         """Some changes on all sequences, and the scores of the intact model."""
         scores = self._scores(torch.arange(len(self.data)), places, float(done), float(len(places)))
         change = (scores[1:] - scores[0]).swapaxes(0, 1)
@@ -160,7 +162,7 @@ class Caller:
         n = np.full(len(places), len(self.data))
         return self._rows(places, drop.estimate, (drop.low, drop.high), loss.estimate, n), scores[0]
 
-    def _sampled(self, places: Int[np.ndarray, " k"], done: int) -> Measured:
+    def _sampled(self, places: Int[np.ndarray, " k"], done: int) -> MeasuredChanges:
         """Some changes on only as many sequences as each decision needs; intervals of accuracy hold for all
         changes, measured or not, simultaneously."""
         n, count = len(self.data), len(places)

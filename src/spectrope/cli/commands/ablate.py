@@ -65,7 +65,7 @@ class Ablate(Checkpoints, RayOptions):
         Literal["exact", "adaptive", "cumulative", "screen", "screened", "screened-adaptive"],
         tyro.conf.arg(
             help="All examples, or only as many as needed. For runs also: heads removed cumulatively, or a "
-            "gradient estimate; for checkpoints: only the heads that gradients suggest, with controls."
+            "gradient estimate; for checkpoints: the heads that gradients suggest, with controls, or both."
         ),
     ] = "exact"
     fill: Annotated[
@@ -94,7 +94,7 @@ class Ablate(Checkpoints, RayOptions):
     ] = None
     threshold: Annotated[
         float,
-        tyro.conf.arg(help="Adaptive, screened: which heads drop by more than this many points?"),
+        tyro.conf.arg(help="Adaptive, screened: drop, in points, above which a head is said to cost."),
         RARE,
     ] = 5.0
     task: TaskOption = None

@@ -55,7 +55,7 @@ class Atlas(Checkpoints):
     method: Annotated[
         CallMethod,
         tyro.conf.arg(
-            help="All examples; as many as each decision needs; or the cells that gradients suggest."
+            help="All examples; as many as each decision needs; the cells that gradients suggest; or both."
         ),
     ] = "exact"
     threshold: Annotated[

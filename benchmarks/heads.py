@@ -8,8 +8,8 @@ output projections of all heads but nine are scaled down so far that these heads
 
 Hooked passes are timed six times while each side runs, on 1,024 tokens and a head of another layer each time;
 a pass per head and batch takes as many times that. The gate: their drops are those of the exact sweep, and
-the heads called are those whose exact drop over all sequences exceeds 5 points. Heads that screening leaves
-out count as not called.
+the heads above 5 points are those of the exact sweep, and are called so. Heads that screening leaves out
+count as not called.
 """
 
 import copy
@@ -35,7 +35,7 @@ from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import CheckpointSweep, checkpoint_sweep
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import Progress
-from spectrope.lab import COSTS, HeadAblation
+from spectrope.lab import COSTS, HeadAblation, call_of
 
 LAYERS, HEADS, WIDTH, TOKENS, TURNS = 12, 12, 64, 1024, 6
 THRESHOLD, EMBEDDINGS, QUIET = (
@@ -56,10 +56,15 @@ PLANTED = {
 }
 SIZES: dict[tuple[int, int], tuple[CallMethod, ...]] = {
     (8, 128): ("screened",),
-    (256, 4): ("screened-adaptive", "adaptive"),
+    (256, 4): ("screened-adaptive",),
 }  # Methods for sequences and tokens of each; 8 sequences are too few to stop early.
 NEAR = 0.5  # Points by which rounding may change a drop on one batch, among them ties of the model's logits.
 Pass = Callable[[Tensor, int, int], Tensor]
+
+
+def attentions(model: LlamaForCausalLM) -> list[Any]:
+    """The attention module of each layer."""
+    return [block.self_attn for block in model.model.layers]
 
 
 @torch.no_grad()
@@ -67,8 +72,8 @@ def planted() -> LlamaForCausalLM:
     """The Llama in which nine heads are louder than all others."""
     model = llama()
     model.model.embed_tokens.weight.mul_(EMBEDDINGS)
-    for layer, block in enumerate(model.model.layers):
-        columns = block.self_attn.o_proj.weight.unflatten(1, (HEADS, WIDTH))
+    for layer, attention in enumerate(attentions(model)):
+        columns = attention.o_proj.weight.unflatten(1, (HEADS, WIDTH))
         for head in range(HEADS):
             columns[:, head] *= PLANTED.get((layer, head), QUIET)
     return model
@@ -90,7 +95,7 @@ def by_hooks(model: LlamaForCausalLM, ids: Tensor, layer: int, head: int) -> Ten
         outputs[..., WIDTH * head : WIDTH * head + WIDTH] = 0
         return (outputs,)
 
-    handle = model.model.layers[layer].self_attn.o_proj.register_forward_pre_hook(silence)
+    handle = attentions(model)[layer].o_proj.register_forward_pre_hook(silence)
     logits = model(ids, use_cache=False).logits
     handle.remove()
     return logits
@@ -153,6 +158,20 @@ class Beside:
         return took
 
 
+def same_calls(calls: Calls, exact: CheckpointSweep, method: CallMethod) -> None:
+    """The heads above the threshold are those of the exact sweep, and are called as its intervals call them;
+    those of adaptive sampling refer to the given sequences, over which drops are exact."""
+    costs = exact.costs()
+    above = [cost.drop > THRESHOLD for cost in costs]
+    assert [drop is not None and drop > THRESHOLD for drop in calls.table["drop"]] == above, (
+        f"{method}: others"
+    )
+    called = above
+    if not method.endswith("adaptive"):
+        called = [call_of(cost.drop_low, cost.drop_high, THRESHOLD) == COSTS for cost in costs]
+    assert [call == COSTS for call in calls.table["call"]] == called, f"{method}: others are called"
+
+
 @dataclass(frozen=True)
 class Sides:
     """All sides on some sequences."""
@@ -169,12 +188,11 @@ class Sides:
             "exact", lambda watch: checkpoint_sweep(subject, self.data, watch=watch)
         )
         assert isinstance(exact, CheckpointSweep)
-        costs = [100 * (exact.intact - one)[:, 1].mean() > THRESHOLD for one in exact.ablated]
         hits = dict(zip([head[1:] for head in exact.heads], exact.ablated[:, : len(first), 1], strict=True))
-        for (name, *head), drop in beside.drops.items():
-            off = abs(drop - 100 * (1 - hits[tuple(head)].mean()))
-            assert off < NEAR, f"{name}: the drop of {head} is off by {off} points"
-        yield row | {"heads_that_cost": int(sum(costs))}
+        for (name, layer, head), drop in beside.drops.items():
+            off = abs(drop - 100 * (1 - hits[layer, head].mean()))
+            assert off < NEAR, f"{name}: the drop of {layer}.{head} is off by {off} points"
+        yield row | {"heads_that_cost": sum(cost.drop > THRESHOLD for cost in exact.costs())}
         changes = [HeadAblation(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
         for method in methods:
 
@@ -184,7 +202,7 @@ class Sides:
                 )
 
             calls, _, row = self._timed(method, call)
-            assert [one == COSTS for one in calls.table["call"]] == costs, f"{method}: other heads are called"
+            same_calls(calls, exact, method)
             passes = int(calls.table["n"].sum())
             counts = {
                 "measured": int((calls.table["n"] > 0).sum()),

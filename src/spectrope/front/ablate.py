@@ -291,7 +291,7 @@ def _method(method: Method | CallMethod | None, fill: str | None, examples: int 
             method, get_args(Method), "method", "Exact(), Adaptive(), Cumulative() or Screen() of sp.lab"
         )
         refuse({"fill": fill, "examples": examples}, "ablation without a method", "the method has its own")
-        return method
+        return cast(Method, method)
     return Exact(
         protocol=choose_protocol("controlled", fill), examples=EXAMPLES if examples is None else examples
     )

@@ -108,7 +108,7 @@ def test_screening_leaves_out_heads_whose_effects_are_small(monkeypatch):
 @pytest.mark.parametrize("method", METHODS)
 def test_progress_only_grows_and_ends_with_all_heads(method):
     told = []
-    caller(planted(), kinds(SHARES, 20), watch=told.append).calls(method)
+    caller(planted(), kinds(SHARES, 20), tokens=40, watch=told.append).calls(method)
     assert [at.done for at in told] == sorted(at.done for at in told)
     assert {at.total for at in told} == {8}
     assert told[-1].done == 8

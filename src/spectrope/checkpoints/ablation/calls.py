@@ -1,6 +1,7 @@
 """Decide which changes of heads cost more than a threshold, without measuring everything on everything."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.checkpoints.ablation.screening import first_order_effects
-from spectrope.checkpoints.ablation.sources import FillSources
+from spectrope.checkpoints.ablation.sources import TOKENS, FillSources
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
 from spectrope.checkpoints.sequences import Sequences
@@ -170,7 +171,7 @@ class Caller:
         ledger = Ledger.blank(count, n, aim, alpha, np.float64)
         order = torch.from_numpy(numpy_stream(0, "atlas", "order").permutation(n))
         losses, intact = np.zeros(count), list[np.ndarray]()
-        for stop in looks(n, FIRST_LOOK):
+        for stop in looks(n, FIRST_LOOK, self._step(places)):
             fresh, undecided = order[ledger.seen : stop], ledger.open
             before = done + count - len(undecided) * (1 - ledger.seen / n)
             scores = self._scores(fresh, places[undecided], before, len(undecided) * len(fresh) / n)
@@ -182,6 +183,13 @@ class Caller:
         drop, ends = ledger.differences.sum(1) / ledger.used, (100 * ledger.low, 100 * ledger.high)
         table = self._rows(places, 100 * drop, ends, losses / ledger.used, ledger.used)
         return table, np.concatenate(intact)
+
+    def _step(self, places: Int[np.ndarray, " k"]) -> int:
+        """Fewest sequences between two looks: as many as fill a batch, with the copies of the layer in which
+        most heads are changed. Passes of fewer take about as long."""
+        device = next(self.subject.model.parameters()).device
+        copies = max(Counter(self.changes[place].layer for place in places).values())
+        return math.ceil((self.tokens or TOKENS[device.type]) / (copies * self.data.width))
 
     def _scores(
         self, index: Int[Tensor, " b"], places: Int[np.ndarray, " k"], before: float, share: float

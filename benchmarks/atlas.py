@@ -19,11 +19,12 @@ from benchmarks.harness import store
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from spectrope.checkpoints import atlas_checkpoint, open_model
+from spectrope.checkpoints.ablation.calls import CallMethod
 from spectrope.checkpoints.ablation.cuts import hit_and_loss
+from spectrope.checkpoints.ablation.sources import FillSources, rotary_means
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
-from spectrope.checkpoints.ablation.sweep import checkpoint_scores, rotary_means
+from spectrope.checkpoints.ablation.sweep import checkpoint_scores
 from spectrope.checkpoints.adapters import evaluating
-from spectrope.checkpoints.atlas import AtlasMethod
 from spectrope.checkpoints.language import task_sequences
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.lab import cells_of
@@ -82,7 +83,7 @@ def screened(model: LlamaForCausalLM) -> dict[str, Any]:
         "whole_min": (time.process_time() - begun) / 60,
         "cells": len(atlas.cells),
         "measured": int((atlas.cells["n"] > 0).sum()),
-        "controls": atlas.controls.n if atlas.controls else 0,
+        "controls": atlas.calls.controls.n if atlas.calls.controls else 0,
     }
 
 
@@ -109,15 +110,16 @@ def _per_cell(subject: CheckpointSubject, data: Any, means: Any, layer: int) -> 
     heads = [(layer, head) for head in range(subject.sites[layer].n_heads)]
     chosen = [cells_of([head], BANDS)[::7] for head in heads]
     variants = [(), *(cell.variant for cells in chosen for cell in cells)]
+    sources = FillSources(site_means=means)
 
     def run(chosen: Any) -> float:
-        return seconds(lambda: checkpoint_scores(subject, data, chosen, site_means=means))
+        return seconds(lambda: checkpoint_scores(subject, data, chosen, sources=sources))
 
     run(variants[:1])
     return (run(variants) - run(variants[:1])) / (len(variants) - 1)
 
 
-def calls(checkpoint: str, method: AtlasMethod) -> dict[str, Any]:
+def calls(checkpoint: str, method: CallMethod) -> dict[str, Any]:
     """How many calls equal the exact ones, and how many cells times sequences they took."""
     model = open_model(checkpoint)
     given: dict[str, Any] = {"on": "induction", "examples": POPULATION}
@@ -143,7 +145,7 @@ def main() -> None:
     print(rows[0], flush=True)
     rows.append({"label": "a screened atlas of the same model", **screened(llama())})
     print(rows[1], flush=True)
-    methods: tuple[AtlasMethod, ...] = ("adaptive", "screened")
+    methods: tuple[CallMethod, ...] = ("adaptive", "screened")
     for method in methods if sys.argv[1:] else ():
         rows.append({"label": f"{method} calls of a trained model", **calls(sys.argv[1], method)})
         print(rows[-1], flush=True)

@@ -7,6 +7,8 @@ import torch
 from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from tests.checkpoints.audit.families import FAMILIES, llama
 
+import spectrope as sp
+from spectrope.checkpoints.ablation.calls import Controls
 from spectrope.checkpoints.ablation.sweep import checkpoint_sweep
 from spectrope.checkpoints.adapters import open_model
 from spectrope.checkpoints.language import task_sequences
@@ -69,6 +71,56 @@ def test_heads_of_both_stacks_are_told_apart(checkpoints, capsys):
     assert "cross 1" in out
 
 
+def test_heads_are_called_by_the_method_that_is_named(checkpoints, capsys):
+    folder = str(checkpoints / "llama-default")
+    asked = ("ablate", folder, "--examples", "6", "--length", "16", "--threshold", "3")
+    assert main((*asked, "--method", "adaptive")) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    found = checkpoint_sweep(open_model(folder), task_sequences(open_model(folder), "induction", 6, 16))
+    costly = sum(cost.drop > 3 for cost in found.costs())
+    assert f"of 8 heads whose output is replaced (zero) one at a time, {costly} cost more than 3" in out
+    assert f"accuracy {100 * found.accuracy:.1f} % and loss {found.loss:.3g} nats per token on 6 seq" in out
+    assert "100 % of the passes of an exact sweep were computed, with 95 % intervals for the drop over" in out
+    assert "that hold for all heads at once and at any stopping time" in out
+    assert main((*asked, "--method", "screened", "--fill", "mean", "--json")) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert (read["method"], read["threshold"], read["fill"]) == ("screened", 3.0, "mean")
+    assert (read["sequences"], read["sequences_used"], read["controls"]) == (6, 6, None)
+    assert read["heads"][0].keys() == CALLED | {"first_order_effect"}
+
+
+def test_what_screening_leaves_out_is_said(tmp_path, capsys):
+    many = {"num_attention_heads": 32, "num_key_value_heads": 32, "hidden_size": 64, "num_hidden_layers": 3}
+    llama(**many).save_pretrained(tmp_path)
+    asked = ("ablate", str(tmp_path), "--examples", "4", "--length", "8", "--threshold", "50")
+    assert main((*asked, "--method", "screened")) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "67 % of the passes of an exact sweep were computed, with a 95 % interval over sequences" in out
+    assert (
+        "32 of 96 heads, grey in figures, were not measured, because their first-order effects, which" in out
+    )
+    assert "Another 59 heads with small effects were drawn at random and measured: none costs more" in out
+    most = Controls(59, 32, 1).most()
+    assert f"With 95 % confidence, at most {most} of the 32 heads not measured do, on these sequen" in out
+    assert "No change can cost more than 50 points, because the accuracy is not higher." in out
+    assert main((*asked, "--method", "screened-adaptive", "--json")) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert read["controls"] == {"n": 59, "left": 32, "draws": 1, "most": most}
+    left = [row for row in read["heads"] if row["call"] == "not measured"]
+    assert len(left) == 32
+    assert all((row["drop"], row["n"]) == (None, 0) and row["first_order_effect"] >= 0 for row in left)
+
+
+def test_heads_that_were_not_measured_are_grey(tmp_path):
+    many = {"num_attention_heads": 32, "num_key_value_heads": 32, "hidden_size": 64, "num_hidden_layers": 3}
+    found = sp.ablate(llama(**many).eval(), method="screened", threshold=50.0, examples=4, length=8)
+    assert "If the intervals hold" not in repr(found)
+    drawn = json.dumps(found.figure().spec)
+    assert drawn.count("not measured: small first-order effect") == 1
+    assert "<svg" in found.figure().save(tmp_path / "map.svg").read_text()
+
+
+CALLED = {"role", "layer", "head", "fill", "call", "drop", "drop_low", "drop_high", "loss_increase", "n"}
 ROW = {"role", "layer", "head", "fill", "loss_increase", "loss_increase_low", "loss_increase_high"}
 ROW |= {"drop", "drop_low", "drop_high", "n"}
 
@@ -98,9 +150,20 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
         (("{root}/empty",), "is no run"),
         (("{root}/mute", "--texts", "{root}/texts"), "--texts needs the checkpoint's tokenizer"),
-        (("{root}/mute", "--method", "adaptive"), "--method and --protocol are for runs"),
-        (("{root}/mute", "--threshold", "9"), "--threshold goes with --method adaptive, which is for runs."),
-        (("{root}/mute", "--protocol", "R9"), "--method and --protocol are for runs"),
+        (
+            ("{root}/mute", "--method", "screen"),
+            "--method screen is for runs; a checkpoint takes exact",
+        ),
+        (
+            ("{root}/mute", "--threshold", "9"),
+            "--threshold goes with --method adaptive, screened or",
+        ),
+        (("{root}/mute", "--half-width", "1", "--method", "adaptive"), "--half-width is for runs; a checkp"),
+        (
+            ("{root}/mute", "--method", "screened", "--threshold", "100"),
+            "above 0 and below 100 points; got",
+        ),
+        (("{root}/mute", "--protocol", "R9"), "--protocol is for runs"),
         (("{root}/mute", "--fill", "value-bias"), "filled with zero, mean, resample, position-only"),
         (("{root}/mute", "--task", "counting"), "must be one of induction, distance; got 'counting'"),
         (("{root}/mute", "--task", "distance", "--texts", "x"), "on either --task or --texts; got both"),

@@ -9,9 +9,10 @@ from scipy.stats import hypergeom
 from tests.checkpoints.ablation.test_bands import llama as bands_llama
 from tests.checkpoints.audit.families import llama
 
+from spectrope.checkpoints.ablation.calls import BLOCK, CONTROLS, Controls
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
-from spectrope.checkpoints.atlas import BLOCK, CONTROLS, Controls, atlas_checkpoint, waves_in_words
+from spectrope.checkpoints.atlas import atlas_checkpoint, waves_in_words
 from spectrope.checkpoints.language import task_sequences
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.lab import AtlasSettings, HeadAblation
@@ -52,7 +53,7 @@ def test_a_screened_atlas_measures_likely_cells_and_a_sample_of_the_others(model
     block = math.ceil(BLOCK * len(exact.cells))
     assert exact.cells["drop"].max() < 20  # So that one block and the controls suffice.
     assert measured.sum() == block + CONTROLS
-    assert screened.controls == Controls(CONTROLS, len(measured) - block - CONTROLS, 1)
+    assert screened.calls.controls == Controls(CONTROLS, len(measured) - block - CONTROLS, 1)
     assert_frame_equal(screened.cells.filter(measured), exact.cells.filter(measured), abs_tol=1e-5)
     assert set(screened.cells.filter(~measured)["call"]) == {"not measured"}
     assert screened.cells.filter(~measured)["drop"].null_count() == (~measured).sum()

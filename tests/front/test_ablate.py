@@ -109,6 +109,7 @@ class TestAblate:
             ({"length": 8}, "length is for models"),
             ({"batch": 8}, "batch is for models"),
             ({"layers": slice(1)}, "layers is for models"),
+            ({"threshold": 5.0}, "threshold is for models; for a run, use Adaptive"),
         ],
     )
     def test_what_is_for_models_is_refused_with_a_run(self, run, arguments, message):
@@ -116,8 +117,12 @@ class TestAblate:
             sp.ablate(run, **arguments)
 
     def test_mistakes_are_one_line(self, llama, tmp_path):
-        with pytest.raises(ConfigError, match="method is for runs; a model's heads are measured exactly"):
+        with pytest.raises(ConfigError, match="method of a model must be one of exact, adaptive, screened"):
             sp.ablate(llama, method=Cumulative())
+        with pytest.raises(ConfigError, match="threshold is for methods that call heads; 'exact' measures"):
+            sp.ablate(llama, threshold=5.0)
+        with pytest.raises(ConfigError, match="threshold must be above 0 and below 100 points; got 100"):
+            sp.ablate(llama, method="adaptive", threshold=100.0)
         with pytest.raises(ConfigError, match="got 'value-bias'"):
             sp.ablate(llama, fill="value-bias")
         with pytest.raises(ConfigError, match="texts need the model's tokenizer"):

@@ -5,11 +5,13 @@ __all__ = [
     "METHOD_NAMES",
     "AblatedModel",
     "BatchOption",
+    "CallMethod",
     "CheckpointAtlas",
     "CheckpointFill",
     "CheckpointSubject",
     "Checkpoints",
     "Content",
+    "HeadCalls",
     "ModelSpectrum",
     "ModelTerms",
     "OwnModel",
@@ -21,6 +23,7 @@ __all__ = [
     "TokensOption",
     "ablate_model",
     "atlas_checkpoint",
+    "call_heads",
     "checkpoint_folder",
     "document_tokens",
     "evaluating",
@@ -38,6 +41,8 @@ __all__ = [
     "zeroed_heads",
 ]
 
+from .ablation.called import HeadCalls, call_heads
+from .ablation.calls import CallMethod
 from .ablation.show import AblatedModel, Content, ablate_model
 from .ablation.subject import CheckpointSubject
 from .ablation.sweep import CheckpointFill

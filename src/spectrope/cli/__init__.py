@@ -99,7 +99,7 @@ def _ended(arguments: list[str]) -> int:
         complain(f"{stop} Run the same command to continue.")
         return INTERRUPTED
     except KeyboardInterrupt:
-        complain("interrupted; finished runs are kept. Run the same command to continue.")
+        complain("interrupted; finished runs are kept, and the same command resumes unfinished ones.")
         return INTERRUPTED
     except SpectropeError as error:
         complain(_with_options(str(error)))

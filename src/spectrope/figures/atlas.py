@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Marks, Panel, exact
+from spectrope.figures.base import Panel, exact
 from spectrope.figures.kinds.heatmap import (
     CELL,
     DROP,
@@ -16,11 +16,12 @@ from spectrope.figures.kinds.heatmap import (
     exact_values,
     head_cells,
     largest_of,
+    unmeasured,
     whole_numbers,
 )
 from spectrope.figures.names import DIVERGING
 from spectrope.figures.shell import Section, Table, rendered, write_page
-from spectrope.figures.spec import FAINT, panels_spec
+from spectrope.figures.spec import panels_spec
 
 BARS = "▁▂▃▄▅▆▇█"
 TITLES: Mapping[str, tuple[str, str]] = {
@@ -206,21 +207,11 @@ def _panels(tables: AtlasTables, intervention: str) -> list[Panel]:
         Panel(
             title,
             _title(tables, band),
-            {**_unmeasured(part), **head_cells(part, limit, DROP, tooltip)},
+            {**unmeasured(part, DROP), **head_cells(part, limit, DROP, tooltip)},
             _height(part),
         )
         for (band,), part in parts.items()
     ]
-
-
-def _unmeasured(part: pl.DataFrame) -> dict[str, Marks]:
-    """A grey cell for each that a screened atlas left out."""
-    left = part.filter(pl.col("drop").is_null()).select("layer", "head")
-    if left.is_empty():
-        return {}
-    cells = alt.Chart().mark_rect(fill=FAINT, stroke="white", strokeWidth=0.8)
-    text = alt.value("not measured: small first-order effect")
-    return {"unmeasured": Marks(left.to_dicts(), cells.encode(x="head:O", y="layer:O", tooltip=text))}
 
 
 def _pointed(tables: AtlasTables) -> pl.DataFrame:

@@ -11,7 +11,16 @@ import polars as pl
 from torch import nn
 
 from spectrope import lab
-from spectrope.checkpoints import AblatedModel, CheckpointFill, Content, ablate_model, zeroed_heads
+from spectrope.checkpoints import (
+    AblatedModel,
+    CallMethod,
+    CheckpointFill,
+    Content,
+    HeadCalls,
+    ablate_model,
+    call_heads,
+    zeroed_heads,
+)
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Device, UnsupportedError, Watch, choose_device, require_type
 from spectrope.figures import DROP, Drawing, HeadEffects, head_map
@@ -23,7 +32,7 @@ from spectrope.models import Decoder
 from spectrope.stats import spearman
 from spectrope.store import Run, packed
 
-SEQUENCES, LENGTH = 32, 64
+SEQUENCES, LENGTH, THRESHOLD = 32, 64, 5.0
 SHOWN = {
     "ablation": ("layer", "head", "drop", "low", "high", "n"),
     "deposit": ("layer", "head", "drop", "gap_low", "share_low", "p_adjusted", "deposit"),
@@ -94,7 +103,8 @@ def ablate(
     *,
     fill: str | None = None,
     examples: int | None = None,
-    method: Method | None = None,
+    method: Method | CallMethod | None = None,
+    threshold: float | None = None,
     on: Content | None = None,
     length: int | None = None,
     layers: slice | None = None,
@@ -105,11 +115,12 @@ def ablate(
     allow_download: bool = False,
     engine: Ray | None = None,
     watch: Watch | None = None,
-) -> AblatedRun | AblatedModel:
+) -> AblatedRun | AblatedModel | HeadCalls:
     """Replace the output of each head, before the output projection, and measure the effect.
 
     For a run, the accuracy on its held-out examples is measured, and tables are stored with the run. For a
-    language model, loss and accuracy are measured on repeated random tokens, texts or token ids.
+    language model, loss and accuracy are measured on repeated random tokens, texts or token ids. Its methods
+    other than "exact" only decide which heads cost more accuracy than a threshold, in less time.
 
     Args:
         target: A run, a Hugging Face model, an `OwnModel`, or the folder or name of a run or a checkpoint.
@@ -118,7 +129,12 @@ def ablate(
         examples: Number of held-out examples of a run (default: 2000), or of sequences of a model (default:
             32).
         method: For runs, instead of `fill` and `examples`: `Exact`, `Adaptive`, `Cumulative` or `Screen` of
-            `spectrope.lab`.
+            `spectrope.lab`. For models: "exact" (default) measures all heads on all sequences; "adaptive"
+            samples sequences until each head is decided; "screened" measures heads in the order of their
+            first-order effects, and a random sample of the others as a control; "screened-adaptive" does so
+            on as many sequences as each decision needs.
+        threshold: For models and methods other than "exact": drop of accuracy, in points, above which a head
+            costs (default: 5).
         on: For models: "induction" (default) or "distance", the `Path` of a file with one text per line,
             texts, or token ids of shape (n, t).
         length: Of a model: tokens per sequence (64).
@@ -154,6 +170,7 @@ def ablate(
     of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
     if isinstance(known, Run):
         refuse(of_models, "models", f"run {known.id} has its own task")
+        refuse({"threshold": threshold}, "models", "for a run, use Adaptive(aim=Threshold(0.05)) of sp.lab")
         chosen = _method(method, fill, examples)
         with watching(watch, [experiment_of(known).label]) as shown:
             if engine is None:
@@ -162,10 +179,11 @@ def ablate(
             lab.keep_drops(known, tables)
             return AblatedRun(known, tables)
     refuse({"engine": engine}, "runs", "a model's heads are measured on this machine")
-    refuse({"method": method}, "runs", "a model's heads are measured exactly")
     require_language_model(known)
+    calling = _calling(method, threshold)
     with counting(watch, "ablating") as shown:
-        return ablate_model(
+        measure = ablate_model if calling is None else partial(call_heads, **calling)
+        return measure(
             known,
             "induction" if on is None else on,
             tokenizer=tokenizer,
@@ -267,16 +285,31 @@ def require_language_model(model: nn.Module) -> None:
         )
 
 
-def _method(method: Method | None, fill: str | None, examples: int | None) -> Method:
+def _method(method: Method | CallMethod | None, fill: str | None, examples: int | None) -> Method:
     if method is not None:
         require_type(
             method, get_args(Method), "method", "Exact(), Adaptive(), Cumulative() or Screen() of sp.lab"
         )
         refuse({"fill": fill, "examples": examples}, "ablation without a method", "the method has its own")
-        return method
+        return cast(Method, method)
     return Exact(
         protocol=choose_protocol("controlled", fill), examples=EXAMPLES if examples is None else examples
     )
+
+
+def _calling(method: Method | CallMethod | None, threshold: float | None) -> dict[str, Any] | None:
+    """How the heads of a model are called, or None where all are measured on all sequences."""
+    if method is not None and method not in get_args(CallMethod):
+        names = ", ".join(get_args(CallMethod))
+        raise ConfigError(f"method of a model must be one of {names}; got {method!r}.")
+    if method in (None, "exact"):
+        refuse({"threshold": threshold}, "methods that call heads", "'exact' measures the drop of each")
+        return None
+    chosen = THRESHOLD if threshold is None else threshold
+    require_type(chosen, (int, float), "threshold", "a number of points")
+    if not 0 < chosen < 100:
+        raise ConfigError(f"threshold must be above 0 and below 100 points; got {chosen:g}.")
+    return {"method": method, "threshold": float(chosen)}
 
 
 def _model_fill(fill: str | None) -> CheckpointFill:

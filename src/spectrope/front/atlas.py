@@ -9,7 +9,14 @@ import polars as pl
 import torch
 
 from spectrope.checkpoints import CheckpointAtlas, Content, atlas_checkpoint
-from spectrope.checkpoints.atlas import AtlasMethod, waves_in_words
+from spectrope.checkpoints.ablation.calls import CallMethod
+from spectrope.checkpoints.ablation.words import (
+    ceiling_in_words,
+    intact_in_words,
+    intervals_in_words,
+    screening_in_words,
+)
+from spectrope.checkpoints.atlas import waves_in_words
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Device, Watch, choose_device
 from spectrope.encodings import Band, Encoding, PerHead, rotating_pairs
@@ -98,7 +105,7 @@ def atlas(
     tokenizer: AnyTokenizer | None = None,
     bands: int = 4,
     threshold: float = 5.0,
-    method: AtlasMethod = "exact",
+    method: CallMethod = "exact",
     examples: int | None = None,
     length: int | None = None,
     layers: slice | None = None,
@@ -122,7 +129,8 @@ def atlas(
         threshold: Drop, in points, above which a cell is said to cost.
         method: "exact" measures all cells on all examples; "adaptive" samples examples only until each cell
             is decided; "screened", for models, measures the cells with the largest first-order effects, and
-            a random sample of the others as a control.
+            a random sample of the others as a control; "screened-adaptive", for models, does so on as many
+            sequences as each decision needs.
         examples: Held-out examples of a run, or sequences of a model.
         length: Tokens of a model's sequences.
         layers: Layers of a model whose heads to change.
@@ -148,8 +156,8 @@ def atlas(
     settings = AtlasSettings(bands=bands, threshold=threshold)
     known, wrapped = opened(target, root, place, tokenizer, allow_download=allow_download)
     if isinstance(known, Run):
-        if method == "screened":
-            raise ConfigError(f"method 'screened' is for models; run {known.id} has 'exact' and 'adaptive'.")
+        if method.startswith("screened"):
+            raise ConfigError(f"method {method!r} is for models; run {known.id} has 'exact' and 'adaptive'.")
         of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
         refuse(of_models, "models", f"run {known.id} has its own task")
         count = EXAMPLES if examples is None else examples
@@ -175,37 +183,15 @@ def atlas(
     return Atlas(AtlasTables(str(name), told, found.bands, found.cells, found.heads), threshold)
 
 
-def _told_of_model(found: CheckpointAtlas, on: str | Path, method: AtlasMethod, threshold: float) -> str:
-    intervals = (
-        "95 % intervals that hold for all cells at once and at any stopping time"
-        if method == "adaptive"
-        else "a 95 % interval over sequences for each cell"
-    )
-    return (
-        f"Measured on {on}: accuracy {100 * found.accuracy:.1f} % and loss {found.loss:.3g} nats per token "
-        f"on {found.sequences} sequences of up to {found.length} tokens, with {intervals}."
-        f"{_screening(found) if method == 'screened' else ''}{_least(found, threshold)}"
-    )
-
-
-def _least(found: CheckpointAtlas, threshold: float) -> str:
-    """What follows if the model is hardly ever right."""
-    if 100 * found.accuracy > threshold:
-        return ""
-    return f" No change can cost more than {threshold:g} points, because the accuracy is not higher."
-
-
-def _screening(found: CheckpointAtlas) -> str:
-    """What a screened atlas says of the cells that it did not measure."""
-    controls = found.controls
-    if controls is None:
-        return " Screening left no cell out: there are few cells, or many cost."
-    return (
-        f" {controls.left} of {len(found.cells)} cells, grey in figures, were not measured, because their "
-        f"first-order effects are small. Another {controls.n} cells with small effects were drawn at random "
-        f"and measured: none costs more than the threshold. With 95 % confidence, at most {controls.most()} "
-        f"of the {controls.left} cells not measured do, on these sequences."
-    )
+def _told_of_model(found: CheckpointAtlas, on: str | Path, method: CallMethod, threshold: float) -> str:
+    calls, sequences = found.calls, found.sequences
+    sentences = [
+        f"Measured on {on}, with {intervals_in_words(method, 'cell', sequences)}.",
+        f"{intact_in_words(calls, sequences, found.length)}.",
+        screening_in_words(calls, method, "cells"),
+        ceiling_in_words(calls, sequences, threshold),
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _of_run(run: Run, device: torch.device, how: RunAtlas, watch: Watch | None) -> Atlas:

@@ -4,6 +4,7 @@ __all__ = [
     "COMPARED",
     "COMPARED_TASKS",
     "CONDITIONS",
+    "COSTS",
     "DATA_VERSION",
     "DECODER",
     "DEFAULT_RULE",
@@ -19,6 +20,8 @@ __all__ = [
     "QUANTITIES",
     "SCALES",
     "SCALINGS",
+    "SPARED",
+    "UNDECIDED",
     "UNMEASURED",
     "WEIGHTS",
     "Ablation",
@@ -156,7 +159,17 @@ from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE
 from .ablation.tree import Tree, changes_in, fills_of
 from .atlas.attended import AttendedHead, attended_heads
-from .atlas.cells import UNMEASURED, AtlasSettings, Cell, call_of, cell_columns, cells_of
+from .atlas.cells import (
+    COSTS,
+    SPARED,
+    UNDECIDED,
+    UNMEASURED,
+    AtlasSettings,
+    Cell,
+    call_of,
+    cell_columns,
+    cells_of,
+)
 from .atlas.run import RunAtlas, atlas_run
 from .compare import COMPARED, COMPARED_TASKS, comparison_plan
 from .engines.base import Engine, EngineError

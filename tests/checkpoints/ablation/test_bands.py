@@ -10,8 +10,9 @@ from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCau
 from transformers.models.llama import modeling_llama
 
 from spectrope.checkpoints.ablation.rotary import rotated_heads
+from spectrope.checkpoints.ablation.sources import rotary_means
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
-from spectrope.checkpoints.ablation.sweep import checkpoint_scores, checkpoint_sweep, rotary_means
+from spectrope.checkpoints.ablation.sweep import checkpoint_scores, checkpoint_sweep
 from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.sequences import predicting
 from spectrope.core.errors import UnsupportedError

@@ -36,3 +36,8 @@ def test_ablate_refuses_no_examples(capsys, trained):
     assert "Ablate.examples must be at least 4; got 0." in refused(
         capsys, "ablate", trained, "--examples", "0"
     )
+
+
+def test_ablate_refuses_a_method_of_checkpoints(capsys, trained):
+    line = refused(capsys, "ablate", trained, "--method", "screened-adaptive")
+    assert "--method screened-adaptive is for checkpoints; a run takes exact, adaptive, cumulative" in line

@@ -90,6 +90,7 @@ def test_looks_grow_and_end_with_the_population():
     assert looks[-1] == 1000
     assert all(b > a for a, b in itertools.pairwise(looks))
     assert list(adaptive.looks(10)) == [10]
+    assert list(adaptive.looks(100, 8, 30)) == [30, 60, 90, 100]
 
 
 def test_simulated_sweeps_are_covered(monkeypatch):

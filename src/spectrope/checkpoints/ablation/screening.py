@@ -1,5 +1,6 @@
 """First-order effects of changed heads on a checkpoint's predictions, to choose what to measure."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,19 +9,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.checkpoints.ablation.rotary import RotatedHeads, SiteMeans, rotations_recorded
+from spectrope.checkpoints.ablation.rotary import RotatedHeads, needs_rotation, rotations_recorded
+from spectrope.checkpoints.ablation.sources import TOKENS, FillSources, pieces
+from spectrope.checkpoints.ablation.stages import CheckpointStages
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
-from spectrope.checkpoints.ablation.sweep import TOKENS, pieces
 from spectrope.checkpoints.adapters import before, evaluating, runs_at
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.lab import HeadAblation
+from spectrope.lab import HeadAblation, fills_of
 
 
 def first_order_effects(
     subject: CheckpointSubject,
     data: Sequences,
     changes: Sequence[HeadAblation],
-    means: Sequence[SiteMeans],
+    sources: FillSources,
     *,
     tokens: int | None = None,
 ) -> Float[np.ndarray, " changes"]:
@@ -37,14 +39,14 @@ def first_order_effects(
     mitigate.
 
     Args:
-        subject: The model; its heads must be rotated by one module.
+        subject: The model.
         data: The sequences.
-        changes: Single heads and what takes the place of their output: "zero", or a fill of rotations.
-        means: Means of each attention module, see `rotary_means`.
+        changes: Single heads and what takes the place of their output.
+        sources: What the fills need beside the heads.
         tokens: Tokens in one batch; None takes what fills the device.
 
     Raises:
-        UnsupportedError: If the model does not rotate by one module.
+        UnsupportedError: If a fill changes rotations and the model does not rotate by one module.
 
     References:
         Attribution Patching (Nanda, 2023); AtP* (Kramár et al., 2024), on saturation and cancellation.
@@ -52,35 +54,65 @@ def first_order_effects(
     device = next(subject.model.parameters()).device
     total = np.zeros(len(changes))
     with evaluating(subject.model), runs_at(data.width, subject.model):
-        for _, piece in pieces(data, tokens or TOKENS[device.type]):
-            calls, gradients = _gradients(subject, piece.to(device))
-            effects = [_Effects(*one) for one in zip(calls, gradients, means, strict=True)]
-            total += [effects[change.layer].of(change) for change in changes]
+        for index, piece in pieces(data, tokens or TOKENS[device.type]):
+            donated = sources.donated(subject, index)
+            stages = CheckpointStages(
+                subject, piece.to(device), sources.means, donated, site_means=sources.site_means
+            )
+            effects = _Effects(stages, any(map(needs_rotation, fills_of([tuple(changes)]))))
+            total += [effects.of(change) for change in changes]
     return total / len(data)
 
 
-def _gradients(subject: CheckpointSubject, data: Sequences) -> tuple[list[RotatedHeads], list[Tensor]]:
-    """The call of each attention module, and the gradient of the log odds by its heads, (b, t, f)."""
-    places = {site.module: place for place, site in enumerate(subject.sites)}
-    calls: dict[int, RotatedHeads] = {}
-    added: list[Tensor] = []
+class _Effects:
+    """First-order effects on some sequences, computed for all heads of a site and a fill at once."""
 
-    def note(heads: RotatedHeads) -> None:
-        calls[places[heads.call.module]] = heads
+    def __init__(self, stages: CheckpointStages, rotating: bool) -> None:
+        self.stages, self.computed = stages, dict[tuple[int, str], Float[np.ndarray, " h"]]()
+        self.heads: dict[str, Tensor] = {}
+        self.rotated: dict[str, RotatedHeads] = {}
+        self.gradients = self._gradients(rotating)
 
-    def add(_: str, args: Any, given: Any) -> Any:
-        added.append(torch.zeros_like(args[0], requires_grad=True))
-        return (args[0] + added[-1], *args[1:]), given
+    def of(self, change: HeadAblation) -> float:
+        """The sum over sequences of the effect of one change."""
+        key = (change.layer, change.fill)
+        if key not in self.computed:
+            self.computed[key] = self._of_site(*key)
+        return float(self.computed[key][change.head])
 
-    projections = [site.projection for site in subject.sites]
-    with (
-        torch.enable_grad(),
-        rotations_recorded(subject.model, note),
-        before(subject.model, projections, add),
-    ):
-        odds = _log_odds(subject.scored_logits(data), data)
-        gradients = torch.autograd.grad(odds, added)
-    return [calls[place] for place in range(len(subject.sites))], list(gradients)
+    def _gradients(self, rotating: bool) -> dict[str, Tensor]:
+        """The gradient of the log odds by the heads of each site, (b, t, f), by its projection."""
+        subject, data = self.stages.subject, self.stages.data
+        added: dict[str, Tensor] = {}
+
+        def note(heads: RotatedHeads) -> None:
+            self.rotated[heads.call.module] = heads
+
+        def add(name: str, args: Any, given: Any) -> Any:
+            self.heads[name] = args[0].detach()
+            added[name] = torch.zeros_like(args[0], requires_grad=True)
+            return (args[0] + added[name], *args[1:]), given
+
+        recording = rotations_recorded(subject.model, note) if rotating else contextlib.nullcontext()
+        projections = [site.projection for site in subject.sites]
+        with torch.enable_grad(), recording, before(subject.model, projections, add):
+            odds = _log_odds(subject.scored_logits(data), data)
+            gradients = torch.autograd.grad(odds, list(added.values()))
+        return dict(zip(added, gradients, strict=True))
+
+    @torch.no_grad()
+    def _of_site(self, place: int, fill: str) -> Float[np.ndarray, " h"]:
+        site = self.stages.subject.sites[place]
+        if needs_rotation(fill):
+            rotated, means = self.rotated[site.module], self.stages.site_means
+            intact = rotated.intact()
+            changed = rotated.output(fill, None if means is None else means[place])
+        else:
+            intact = self.heads[site.projection]
+            changed = self.stages.filled(fill, place, intact)
+        terms = self.gradients[site.projection] * (changed - intact)
+        by_head = terms.unflatten(-1, (site.n_heads, -1)).sum(-1)
+        return by_head.abs().sum((0, 1)).double().cpu().numpy()
 
 
 def _log_odds(logits: Float[Tensor, "n classes"], data: Sequences) -> Float[Tensor, ""]:
@@ -90,24 +122,3 @@ def _log_odds(logits: Float[Tensor, "n classes"], data: Sequences) -> Float[Tens
     odds = logits.float().gather(1, targets)[:, 0] - others
     scored = data.scored.sum(1, keepdim=True).expand_as(data.scored)[data.scored]
     return (odds / scored).sum()
-
-
-class _Effects:
-    """First-order effects of changes of one module's heads, computed for all its heads at once."""
-
-    def __init__(self, heads: RotatedHeads, gradient: Float[Tensor, "b t f"], means: SiteMeans) -> None:
-        self.heads, self.gradient, self.means = heads, gradient, means
-        self.known: dict[str, Float[np.ndarray, " h"]] = {}
-
-    def of(self, change: HeadAblation) -> float:
-        """The sum over sequences of the effect of one change."""
-        if change.fill not in self.known:
-            self.known[change.fill] = self._of_all(change.fill)
-        return float(self.known[change.fill][change.head])
-
-    @torch.no_grad()
-    def _of_all(self, fill: str) -> Float[np.ndarray, " h"]:
-        intact = self.heads.intact()
-        changed = torch.zeros_like(intact) if fill == "zero" else self.heads.output(fill, self.means)
-        terms = (self.gradient * (changed - intact)).unflatten(-1, (self.heads.call.q.shape[1], -1))
-        return terms.sum(-1).abs().sum((0, 1)).double().cpu().numpy()

@@ -117,7 +117,7 @@ def ablate_model(
     sweep = checkpoint_sweep(subject, data, fill=fill, layers=layers, tokens=tokens, watch=watch)
     if not math.isfinite(sweep.loss):
         raise UnsupportedError(f"{type(model).__name__} returns no finite loss; take dtype='float32'.")
-    return AblatedModel(_words(on), data.width, sweep)
+    return AblatedModel(content_name(on), data.width, sweep)
 
 
 def contents(
@@ -134,7 +134,8 @@ def contents(
     return text_sequences(model, texts[:examples], length, tokenizer)
 
 
-def _words(on: Content) -> str:
+def content_name(on: Content) -> str:
+    """What a model is scored on, in words."""
     if isinstance(on, str | Path):
         return str(on)
     return "tokens" if isinstance(on, Tensor) else "texts"

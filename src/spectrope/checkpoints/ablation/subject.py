@@ -1,6 +1,7 @@
 """A language model prepared for the ablation of heads."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import (
     Enough,
     HeadSite,
+    Role,
     after,
     before,
     blocks_of,
@@ -20,7 +22,7 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.core import UnsupportedError
+from spectrope.core import ConfigError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,22 @@ class CheckpointSubject:
             counts[site.role] = max(counts[site.role], site.layer + 1)
         chosen = {role: range(n)[layers] for role, n in counts.items()}
         return [place for place, site in enumerate(self.sites) if site.layer in chosen[site.role]]
+
+    def heads(self, layers: slice) -> list[tuple[int, int]]:
+        """Place of the site and number of every head in some layers, as Python counts them in each stack.
+
+        Raises:
+            ConfigError: If none of the layers exists.
+        """
+        places = self.of_layers(layers)
+        if not places:
+            last = max(site.layer for site in self.sites)
+            raise ConfigError(f"layers must take at least one of 0 to {last}; got none.")
+        return [(place, head) for place in places for head in range(self.sites[place].n_heads)]
+
+    def named(self, heads: Sequence[tuple[int, int]]) -> tuple[tuple[Role, int, int], ...]:
+        """Role, layer and number of heads that are given by the places of their sites and their numbers."""
+        return tuple((self.sites[place].role, self.sites[place].layer, head) for place, head in heads)
 
     def projection(self, place: int) -> nn.Module:
         """The module that projects a site's heads."""

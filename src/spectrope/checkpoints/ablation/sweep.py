@@ -4,33 +4,26 @@ The tree of variants, `HeadAblation` and the pairing of examples are those of `l
 are not: a run is scored by right and wrong labels, a language model by each sequence's loss and accuracy.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.checkpoints.ablation.rotary import (
-    MeanSums,
-    RotatedHeads,
-    SiteMeans,
-    needs_rotation,
-    rotations_recorded,
-)
+from spectrope.checkpoints.ablation.rotary import needs_rotation
+from spectrope.checkpoints.ablation.sources import TOKENS, FillSources, pieces
 from spectrope.checkpoints.ablation.stages import CheckpointStages
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import Role, evaluating, runs_at
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import ConfigError, Progress, UnsupportedError, Watch, unwatched
-from spectrope.lab import HeadAblation, Tree, Variant, derangement, fills_of
+from spectrope.lab import HeadAblation, Tree, Variant, fills_of
 from spectrope.stats import Intervals, ends, mean_intervals
 
 CheckpointFill = Literal["zero", "mean", "resample", "position-only", "content-only"]
-# Tokens of one batch, copies included: enough to fill the device.
-TOKENS = {"cpu": 2**10, "cuda": 2**15}
 
 
 @dataclass(frozen=True)
@@ -142,20 +135,22 @@ def checkpoint_sweep(
         ConfigError: If there are fewer than two sequences, or none of the layers exists.
         UnsupportedError: If the model is no such model, or sequences of different lengths are resampled.
     """
+    require_several(data)
+    subject = model if isinstance(model, CheckpointSubject) else CheckpointSubject.of(model)
+    heads = subject.heads(layers)
+    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in heads)]
+    scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
+    return CheckpointSweep(fill, subject.named(heads), scores[0], scores[1:])
+
+
+def require_several(data: Sequences) -> None:
+    """Raise an error unless there are sequences for an interval.
+
+    Raises:
+        ConfigError: If there are fewer than two.
+    """
     if len(data) < 2:
         raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
-    subject = model if isinstance(model, CheckpointSubject) else CheckpointSubject.of(model)
-    sites = {place: subject.sites[place] for place in subject.of_layers(layers)}
-    if not sites:
-        last = max(site.layer for site in subject.sites)
-        raise ConfigError(f"layers must take at least one of 0 to {last}; got none.")
-    places = [(place, head) for place, site in sites.items() for head in range(site.n_heads)]
-    heads: tuple[tuple[Role, int, int], ...] = tuple(
-        (site.role, site.layer, head) for site in sites.values() for head in range(site.n_heads)
-    )
-    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in places)]
-    scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
-    return CheckpointSweep(fill, heads, scores[0], scores[1:])
 
 
 @torch.no_grad()
@@ -166,7 +161,7 @@ def checkpoint_scores(
     *,
     tokens: int | None = None,
     seed: int = 0,
-    site_means: list[SiteMeans] | None = None,
+    sources: FillSources | None = None,
     watch: Watch = unwatched,
 ) -> Float[Tensor, "v n 2"]:
     """Mean loss in nats and accuracy of every sequence under every variant, in float64.
@@ -177,7 +172,7 @@ def checkpoint_scores(
         variants: What to change; the empty variant is the intact model.
         tokens: Tokens in one batch, copies included; None takes what fills the device.
         seed: Pairs sequences where outputs are resampled.
-        site_means: Means for fills that change rotations; None takes those over `data`.
+        sources: What fills need beside the heads; None gathers it over `data`.
         watch: Called with the numbers of variants done and in all, in whole sequences.
 
     Raises:
@@ -185,25 +180,23 @@ def checkpoint_scores(
         UnsupportedError: If a fill has no meaning here, sequences of different lengths are resampled, or they
             are too long for the model.
     """
-    _check(subject, data, variants)
+    _check(subject, variants)
     if () not in variants and any(map(needs_rotation, fills_of(variants))):
         # Beside the intact model, every variant leaves the trunk at its own layer, where rotations are seen.
-        given = {"tokens": tokens, "seed": seed, "site_means": site_means, "watch": watch}
+        given = {"tokens": tokens, "seed": seed, "sources": sources, "watch": watch}
         return checkpoint_scores(subject, data, [(), *variants], **given)[1:]
     device = next(subject.model.parameters()).device
     tokens = tokens or TOKENS[device.type]
     scores = torch.zeros(len(variants), len(data), 2, dtype=torch.float64)
-    donors = data[derangement(len(data), seed)] if "resample" in fills_of(variants) else None
     done = 0
     with evaluating(subject.model), runs_at(data.width, subject.model):
-        means = _means(subject, data, tokens) if "mean" in fills_of(variants) else None
-        if site_means is None and any(map(needs_rotation, fills_of(variants))):
-            site_means = rotary_means(subject, data, tokens)
+        if sources is None:
+            sources = FillSources.over(subject, data, fills_of(variants), tokens, seed)
         for index, piece in pieces(data, tokens):
-            given = None if donors is None else subject.captured(donors[index].to(device))
+            donated = sources.donated(subject, index)
             piece = piece.to(device)
             rest = subject.handed_on(piece)
-            stages = CheckpointStages(subject, piece, means, given, rest, site_means)
+            stages = CheckpointStages(subject, piece, sources.means, donated, rest, sources.site_means)
             room = max(1, tokens // (len(piece) * piece.width))
             for which, scored in Tree(stages, variants, room).grow():
                 scores[torch.tensor(which)[:, None], index] = scored.double().cpu()
@@ -212,70 +205,7 @@ def checkpoint_scores(
     return scores
 
 
-def pieces(data: Sequences, tokens: int) -> Iterator[tuple[Int[Tensor, " b"], Sequences]]:
-    """Batches of sequences of about the same length, without common padding.
-
-    Args:
-        data: The sequences.
-        tokens: Most tokens in one batch.
-
-    Returns:
-        Places of the sequences in the data, and the sequences.
-    """
-    order = data.lengths.argsort(stable=True)
-    for index in order.split(max(1, tokens // data.width)):
-        yield index, data[index].trimmed()
-
-
-def _means(subject: CheckpointSubject, data: Sequences, tokens: int) -> list[Float[Tensor, " f"]]:
-    """Mean heads of every site over all tokens of its stack."""
-    device = next(subject.model.parameters()).device
-    sums = [torch.zeros((), dtype=torch.float64, device=device)] * len(subject.sites)
-    for _, piece in pieces(data, tokens):
-        piece = piece.to(device)
-        for place, heads in enumerate(subject.captured(piece)):
-            real = piece.places(subject.sites[place].role)
-            sums[place] = sums[place] + (heads.double() * real[..., None]).sum((0, 1))
-    counts = [int(data.places(site.role).sum()) for site in subject.sites]
-    return [total / count for total, count in zip(sums, counts, strict=True)]
-
-
-@torch.no_grad()
-def rotary_means(
-    subject: CheckpointSubject,
-    data: Sequences,
-    tokens: int | None = None,
-    look: Callable[[int, RotatedHeads, Sequences], None] | None = None,
-) -> list[SiteMeans]:
-    """Means of every site's queries, keys and attended lags over all tokens.
-
-    Args:
-        subject: The model.
-        data: The sequences.
-        tokens: Tokens in one batch; None takes what fills the device.
-        look: Called with the place of each site, its call and the sequences, as it runs.
-
-    Raises:
-        UnsupportedError: If the model does not rotate by one module.
-    """
-    device = next(subject.model.parameters()).device
-    places = {site.module: place for place, site in enumerate(subject.sites)}
-    sums = [MeanSums() for _ in subject.sites]
-    for _, piece in pieces(data, tokens or TOKENS[device.type]):
-        piece = piece.to(device)
-
-        def add(heads: RotatedHeads, piece: Sequences = piece) -> None:
-            place = places[heads.call.module]
-            sums[place].add(heads, piece.real)
-            if look is not None:
-                look(place, heads, piece)
-
-        with rotations_recorded(subject.model, add):
-            subject.run(piece)
-    return [total.means() for total in sums]
-
-
-def _check(subject: CheckpointSubject, data: Sequences, variants: Sequence[Variant]) -> None:
+def _check(subject: CheckpointSubject, variants: Sequence[Variant]) -> None:
     """Refuse heads that the model does not have and fills that have no meaning for it."""
     for ablation in (ablation for variant in variants for ablation in variant):
         layers = len(subject.sites)
@@ -290,5 +220,3 @@ def _check(subject: CheckpointSubject, data: Sequences, variants: Sequence[Varia
     for variant in variants:
         if len(variant) > 1 and any(map(needs_rotation, fills_of([variant]))):
             raise UnsupportedError("fills that change rotations are measured one head at a time.")
-    if "resample" in fills_of(variants) and data.ragged:
-        raise UnsupportedError("fill 'resample' needs sequences of one length; give a shorter length.")

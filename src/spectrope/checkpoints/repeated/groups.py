@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.ablation.rotary import RotatedHeads, rotations_recorded
+from spectrope.checkpoints.ablation.sources import pieces, rotary_means
 from spectrope.checkpoints.ablation.stages import CheckpointStages
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
-from spectrope.checkpoints.ablation.sweep import pieces, rotary_means
 from spectrope.checkpoints.adapters import before, evaluating
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.encodings import Band

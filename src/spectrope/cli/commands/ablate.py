@@ -1,14 +1,16 @@
 """`spectrope ablate`: measure how much each head of a run or a checkpoint matters."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast, get_args
 
 import tyro
 
 from spectrope.checkpoints import (
     AblatedModel,
     BatchOption,
+    CallMethod,
     Checkpoints,
+    HeadCalls,
     SomeLayersOption,
     TaskOption,
     TextsOption,
@@ -60,10 +62,10 @@ class Ablate(Checkpoints, RayOptions):
         tyro.conf.arg(name="target", help="Run (id or folder), or checkpoint (folder or cached id)."),
     ]
     method: Annotated[
-        Literal["exact", "adaptive", "cumulative", "screen"],
+        Literal["exact", "adaptive", "cumulative", "screen", "screened", "screened-adaptive"],
         tyro.conf.arg(
-            help="For runs: all examples, only as many as needed, heads removed cumulatively, or a "
-            "gradient estimate."
+            help="All examples, or only as many as needed. For runs also: heads removed cumulatively, or a "
+            "gradient estimate; for checkpoints: the heads that gradients suggest, with controls, or both."
         ),
     ] = "exact"
     fill: Annotated[
@@ -92,7 +94,7 @@ class Ablate(Checkpoints, RayOptions):
     ] = None
     threshold: Annotated[
         float,
-        tyro.conf.arg(help="Adaptive: stop once |drop| is clearly above or below this many points."),
+        tyro.conf.arg(help="Adaptive, screened: drop, in points, above which a head is said to cost."),
         RARE,
     ] = 5.0
     task: TaskOption = None
@@ -118,19 +120,23 @@ class Ablate(Checkpoints, RayOptions):
         if self.json:
             print_json(costs.to_dict())
 
-    def _of_checkpoint(self, source: str) -> AblatedRun | AblatedModel:
-        if self.method != "exact" or self.protocol != "controlled":
-            raise ConfigError(
-                "a checkpoint's heads are measured exactly; --method and --protocol are for runs."
-            )
+    def _of_checkpoint(self, source: str) -> AblatedRun | AblatedModel | HeadCalls:
+        if self.method not in get_args(CallMethod):
+            methods = ", ".join(get_args(CallMethod))
+            raise ConfigError(f"--method {self.method} is for runs; a checkpoint takes {methods}.")
+        if self.method == "exact":
+            refuse_given(self, ("threshold",), "goes with --method adaptive, screened or screened-adaptive.")
         here = "is for runs; a checkpoint is measured on this machine."
         refuse_given(self, ("engine", "address", "gpus"), here)
-        refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive, which is for runs.")
+        refuse_given(self, ("protocol",), "is for runs; faults of a paper's code are reproduced there.")
+        refuse_given(self, ("half_width",), "is for runs; a checkpoint takes --threshold.")
         if self.task is not None and self.texts is not None:
             raise ConfigError("a checkpoint is scored on either --task or --texts; got both.")
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
         return ablate(
             self.open(source),
+            method=cast(CallMethod, self.method),
+            threshold=None if self.method == "exact" else self.threshold,
             on=self.texts or self.task,
             tokenizer=self.tokenizer_for(source, self.texts),
             examples=self.examples,
@@ -149,6 +155,10 @@ class Ablate(Checkpoints, RayOptions):
             width = self.half_width
             aim = Threshold(self.threshold / 100) if width is None else TargetPrecision(width / 100)
             return Adaptive(aim=aim, protocol=protocol)
+        if self.method.startswith("screened"):
+            raise ConfigError(
+                f"--method {self.method} is for checkpoints; a run takes exact, adaptive, cumulative, screen."
+            )
         if self.method == "screen":
             return Screen(fill=protocol.fill, examples=self.examples or EXAMPLES)
         kind = Cumulative if self.method == "cumulative" else Exact

@@ -15,7 +15,7 @@ from spectrope.checkpoints import (
     TextsOption,
     TokensOption,
 )
-from spectrope.checkpoints.atlas import AtlasMethod
+from spectrope.checkpoints.ablation.calls import CallMethod
 from spectrope.console import (
     ROOT,
     JsonOption,
@@ -53,9 +53,9 @@ class Atlas(Checkpoints):
     ]
     bands: Annotated[int, tyro.conf.arg(help="Frequency bands per head.")] = 4
     method: Annotated[
-        AtlasMethod,
+        CallMethod,
         tyro.conf.arg(
-            help="All examples; as many as each decision needs; or the cells that gradients suggest."
+            help="All examples; as many as each decision needs; the cells that gradients suggest; or both."
         ),
     ] = "exact"
     threshold: Annotated[

@@ -8,7 +8,7 @@ import polars as pl
 
 from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.names import DIVERGING
-from spectrope.figures.spec import panels_spec
+from spectrope.figures.spec import FAINT, panels_spec
 from spectrope.figures.tables import Tables
 
 CELL = 20  # Height of a row of heads, in pixels.
@@ -97,7 +97,12 @@ def head_map(heads: pl.DataFrame, quantity: HeadValue) -> dict[str, Any]:
     heads, limit = heads.with_columns(seed=pl.lit(0)), largest_of(heads, quantity)
     tooltip = [*whole_numbers("layer", "head"), *exact_values(quantity, ".3f")]
     panels = [
-        Panel("", str(role), head_cells(part, limit, quantity, tooltip), _height(part))
+        Panel(
+            "",
+            str(role),
+            {**unmeasured(part, quantity), **head_cells(part, limit, quantity, tooltip)},
+            _height(part),
+        )
         for (role,), part in heads.partition_by("role", as_dict=True, maintain_order=True).items()
     ]
     return panels_spec(panels, WIDTH, HeatMap.columns)
@@ -169,6 +174,16 @@ def _largest(values: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
     for row in sorted(values, key=lambda row: row[value]):
         best[row["seed"]] = row
     return list(best.values())
+
+
+def unmeasured(part: pl.DataFrame, quantity: HeadValue) -> dict[str, Marks]:
+    """A grey cell for each that screening left out."""
+    left = part.filter(pl.col(quantity.value).is_null()).select("layer", "head")
+    if left.is_empty():
+        return {}
+    cells = alt.Chart().mark_rect(fill=FAINT, stroke="white", strokeWidth=0.8)
+    text = alt.value("not measured: small first-order effect")
+    return {"unmeasured": Marks(left.to_dicts(), cells.encode(x="head:O", y="layer:O", tooltip=text))}
 
 
 def whole_numbers(*names: str) -> list[alt.Tooltip]:

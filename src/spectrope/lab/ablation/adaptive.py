@@ -141,12 +141,18 @@ def sampled(
     return ledger
 
 
-def looks(n: int, first: int = FIRST_LOOK) -> Iterator[int]:
-    """Numbers of examples at which intervals are evaluated, from the first on; the last is n."""
-    look = first
+def looks(n: int, first: int = FIRST_LOOK, step: int = 1) -> Iterator[int]:
+    """Numbers of examples at which intervals are evaluated; the last is n.
+
+    Args:
+        n: All examples.
+        first: Examples before the first look.
+        step: Fewest examples between two looks.
+    """
+    look = max(first, step)
     while look < n:
         yield look
-        look = math.ceil(GROWTH * look)
+        look = max(math.ceil(GROWTH * look), look + step)
     yield n
 
 

@@ -169,7 +169,8 @@ def _without_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> T
     more = -k.shape[2] % VECTOR
     if more:
         bias = F.pad(q.new_zeros(1, 1, 1, k.shape[2]) if bias is None else bias, (0, more), value=-torch.inf)
-    k, v = (F.pad(x, (0, 0, 0, more)).contiguous() for x in (k, v))
+        k, v = (F.pad(x, (0, 0, 0, more)) for x in (k, v))
+    k, v = k.contiguous(), v.contiguous()
     pattern = q.new_empty(1, 1, 1, 1).expand(*q.shape[:3], k.shape[2])
     spare = q.new_empty(_examples(pattern), *pattern.shape[1:])
     wide = _wide(spare)

@@ -185,8 +185,8 @@ class Caller:
         return table, np.concatenate(intact)
 
     def _step(self, places: Int[np.ndarray, " k"]) -> int:
-        """Fewest sequences between two looks: as many as fill a batch, with the copies of the layer in which
-        most heads are changed. Passes of fewer take about as long."""
+        """Least evaluation interval: sequences that fill a batch, with the copies of the layer in which most
+        heads are changed. Passes of fewer take about as long."""
         device = next(self.subject.model.parameters()).device
         copies = max(Counter(self.changes[place].layer for place in places).values())
         return math.ceil((self.tokens or TOKENS[device.type]) / (copies * self.data.width))

@@ -147,7 +147,7 @@ def looks(n: int, first: int = FIRST_LOOK, step: int = 1) -> Iterator[int]:
     Args:
         n: All examples.
         first: Examples before the first look.
-        step: Fewest examples between two looks.
+        step: Least evaluation interval, in examples.
     """
     look = max(first, step)
     while look < n:

@@ -158,10 +158,19 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, noise: Noise | None) -> Tensor:
     differentiable = any(x is not None and x.requires_grad for x in (q, k, v, bias))
     if noise is None and not (differentiable and torch.is_grad_enabled()):
-        return _without_gradient(q.contiguous(), k, v, bias)
+        outs = [_without_gradient(rows.contiguous(), k, v, b) for rows, b in _cached(q, k, bias)]
+        return outs[0] if len(outs) == 1 else torch.cat(outs, 2)
     out = _Explicit.apply(q.contiguous(), k.contiguous(), v.contiguous(), bias, noise)
     assert isinstance(out, Tensor)
     return out
+
+
+def _cached(q: Tensor, k: Tensor, bias: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Queries, with their bias, in blocks whose patterns in one example fit into a cache."""
+    most = max(LEAST_ROWS, CACHED_ENTRIES[q.device.type] // max(1, q.shape[1] * k.shape[2]))
+    for first in range(0, max(1, q.shape[2]), most):
+        rows = slice(first, first + most)
+        yield q[:, :, rows], bias if bias is None or bias.shape[2] == 1 else bias[:, :, rows]
 
 
 def _without_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:

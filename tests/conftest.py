@@ -35,9 +35,22 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
 
+LONGEST = (  # Files with the longest single tests. One process gets all of the site, and none waits for it.
+    "test_site_browser.py",
+    "test_ray.py",
+    "test_notebooks.py",
+    "test_audit_in_ci.py",
+    "test_campaigns.py",
+    "test_session.py",
+    "test_jupyter.py",
+    "test_ten_minutes.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests of the site first, where one process gets them all and none waits for its build."""
-    items.sort(key=lambda item: item.path.name != "test_site_browser.py")
+    """Put the longest tests first, so that short ones are left to even out the work of both processes."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,9 @@
 """Run-time checks of annotations refuse what the annotations exclude, with arrays and without."""
 
+import gc
+import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import jaxtyping
 import numpy as np
@@ -59,6 +62,62 @@ def test_fields_of_dataclasses_are_checked():
         Plain("1")  # pyright: ignore[reportArgumentType]
     with pytest.raises(BeartypeCallHintViolation, match="violates type hint"):
         Shaped(torch.ones(2, 3))
+
+
+def adding(n: int, kind: Any = int):
+    """A function inside another, made anew at each call."""
+
+    def add(m: kind, x: "Float[Tensor, ' a'] | None" = None) -> int:
+        return n + m
+
+    def shifted(x: Float[Tensor, " a"], y: Float[Tensor, " a"]) -> Float[Tensor, " a"]:
+        return x + y + n
+
+    def times(m: kind) -> int:
+        return n * m
+
+    return check(add), check(shifted), check(times)
+
+
+def test_a_function_inside_another_is_checked_each_time_with_its_own_variables():
+    for n in (1, 2, 3):
+        add, shifted, times = adding(n)
+        assert (add(4), times(4)) == (n + 4, n * 4)
+        assert times.__name__ == "times"
+        assert shifted(torch.zeros(2), torch.ones(2)).tolist() == [n + 1] * 2
+        wrongs = [(add, "4"), (times, "4"), (times, 0.5), (shifted, torch.ones(2), torch.ones(3))]
+        for inner, *wrong in wrongs:
+            with pytest.raises(BeartypeCallHintViolation, match="violates type hint"):
+                inner(*wrong)
+    assert adding(1)[2](1) == 1
+    with pytest.raises(BeartypeCallHintViolation, match=r"float 1\.0 not instance of int"):
+        adding(0.5)[2](2)  # pyright: ignore[reportArgumentType]  # What the inner one returns.
+
+
+def test_a_function_inside_another_is_checked_by_the_annotations_of_its_call():
+    of_number, of_text = adding(2)[2], adding(2, str)[2]
+    assert of_number(3) == 6
+    for inner, wrong in ((of_number, "3"), (of_text, 3)):
+        with pytest.raises(BeartypeCallHintViolation, match="violates type hint"):
+            inner(wrong)
+
+
+def test_checks_keep_no_variable_of_a_function_inside_another_alive():
+    class Held:
+        pass
+
+    def made(held: Held):
+        def inner(n: int) -> bool:
+            return held is not None
+
+        return check(inner)
+
+    held = Held()
+    gone = weakref.ref(held)
+    assert made(held)(1)
+    del held
+    gc.collect()
+    assert gone() is None
 
 
 def test_annotations_stay_as_they_are_written():

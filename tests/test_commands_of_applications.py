@@ -4,6 +4,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from tests.test_docs import ROOT
 
 from spectrope.cli import main
 from spectrope.fast import calibration
+from spectrope.grokking.commands import grok_theory
+from spectrope.grokking.least_norm import NormDescent
 from spectrope.grokking.models.vision import BASIC
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
@@ -76,6 +79,7 @@ def models(tmp_path_factory):
 def test_commands_of_grokking_and_fast_attention_run(page, models, monkeypatch):
     monkeypatch.setattr(calibration, "LENGTHS", {"cpu": (64,), "cuda": (64,)})
     monkeypatch.setattr(calibration, "ROUNDS", 1)
+    monkeypatch.setattr(grok_theory, "NormDescent", partial(NormDescent, fit=5, stages=1, steps=5))
     words_of_page = shown(ROOT / "docs" / f"{page}.md")
     assert len(words_of_page) > 1
     for words in words_of_page:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import tyro
 from tests.own_files import run_no_file_yet
 from tests.test_docs import PAGES, small
 
+from spectrope import lab
 from spectrope.cli import main
 from spectrope.cli.catalogue import commands
+from spectrope.lab.measures import lengths
 from spectrope.lab.training.scales import SCALES
 
 SHELLS = ("", "console", "bash", "sh", "shell")  # Languages of blocks with commands.
@@ -32,6 +35,7 @@ SIZE = {
     "encodings": (),
     "diff": ("--length", "32"),
 }
+HELD_OUT = 40  # Examples of each length, of which commands name no number.
 NOT_RUN = {  # Words of commands that are only parsed, and why.
     "ray": "needs a cluster",
     "cuda": "needs a GPU",
@@ -129,6 +133,8 @@ def checkpoint(tmp_path_factory) -> Path:
 def test_cheap_commands_run(words, trained, checkpoint, monkeypatch):
     run_no_file_yet(monkeypatch)
     monkeypatch.setitem(SCALES, "mini", {name: small(preset) for name, preset in SCALES["mini"].items()})
+    monkeypatch.setattr(lab, "extrapolate", partial(lab.extrapolate, examples=HELD_OUT))
+    monkeypatch.setattr(lengths, "EXAMPLES", HELD_OUT)
     placed = [trained if word == "RUN" else word for word in words]
     placed = [str(checkpoint) if re.match(r"path/to/", word) else word for word in placed]
     assert main([*placed, *SIZE[words[0]]]) == 0

@@ -77,20 +77,35 @@ class Module:
         return ast.parse(self.source)
 
     @cached_property
+    def branches(self) -> list[tuple[ast.AST, ast.AST]]:
+        """Every node of the tree but the root, after its parent."""
+        found: list[tuple[ast.AST, ast.AST]] = []
+        waiting: list[ast.AST] = [self.tree]
+        for parent in waiting:
+            nodes = list(ast.iter_child_nodes(parent))
+            found += ((parent, node) for node in nodes)
+            waiting += nodes
+        return found
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree, in the order of `ast.walk`."""
+        return [self.tree, *(node for _, node in self.branches)]
+
+    @cached_property
     def mentions(self) -> dict[tuple[str, str], bool]:
         """What the code names, by a string ("key") or an identifier ("class"), and whether it lists it."""
         found: dict[tuple[str, str], bool] = {}
-        for parent in ast.walk(self.tree):
-            for node in ast.iter_child_nodes(parent):
-                if not isinstance(parent, ast.Expr) and (name := _named(node)):
-                    listed = isinstance(node, ast.ClassDef | ast.AnnAssign) or _is_list(parent)
-                    found[name] = found.get(name, False) or listed
+        for parent, node in self.branches:
+            if not isinstance(parent, ast.Expr) and (name := _named(node)):
+                listed = isinstance(node, ast.ClassDef | ast.AnnAssign) or _is_list(parent)
+                found[name] = found.get(name, False) or listed
         return found
 
     @cached_property
     def docstrings(self) -> list[ast.Constant]:
         """Those of the module and of its classes and functions."""
-        bodies = [node.body[:1] for node in ast.walk(self.tree) if isinstance(node, DOCUMENTED)]
+        bodies = [node.body[:1] for node in self.nodes if isinstance(node, DOCUMENTED)]
         first = [body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)]
         return [text for text in first if isinstance(text, ast.Constant) and isinstance(text.value, str)]
 
@@ -104,8 +119,10 @@ class Module:
         documented = [_span(text) for text in self.docstrings]
         held: set[int] = set()
         for token in tokenize.generate_tokens(io.StringIO(self.source).readline):
-            inside = any(start <= token.start < end for start, end in documented)
-            if token.type not in NOT_CODE and not inside:
+            if token.type in NOT_CODE:
+                continue
+            is_text = token.type == tokenize.STRING
+            if not (is_text and any(start <= token.start < end for start, end in documented)):
                 held.update(range(token.start[0], token.end[0] + 1))
         return len(held)
 
@@ -173,7 +190,7 @@ def template_lines(src: Path) -> int:
 
 def imported(module: Module, modules: Mapping[str, Module]) -> Iterator[str]:
     """The modules of the package that a module imports."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

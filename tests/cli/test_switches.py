@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from tests.cli.typed import SMALL, refused
@@ -18,6 +19,8 @@ from spectrope.core.errors import ConfigError
 from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.positions.base import POSITIONS
 from spectrope.encodings.schedules.base import SCHEDULES
+from spectrope.grokking.commands import grok_theory
+from spectrope.grokking.least_norm import NormDescent
 
 pytestmark = pytest.mark.usefixtures("here")
 COMPARE = ("compare", "--encodings", "rope", "--tasks", "counting", "--workers", "1", *SMALL)
@@ -68,7 +71,8 @@ def test_claims_are_printed_as_json(tmp_path, capsys):
     assert plan["runs"] == plan["to_do"] > 0
 
 
-def test_a_laboratory_is_printed_as_json(capsys):
+def test_a_laboratory_is_printed_as_json(capsys, monkeypatch):
+    monkeypatch.setattr(grok_theory, "NormDescent", partial(NormDescent, fit=5, stages=1, steps=5))
     quick = ("--p", "7", "--fraction", "0.7", "--steps", "2", "--evaluate-every", "1")
     found = printed(capsys, "grok", *quick, "--set", "training.learning_rate=0.01")
     (run,) = found["runs"]

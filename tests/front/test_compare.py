@@ -1,6 +1,7 @@
 """Comparisons and training from Python."""
 
 import re
+from functools import partial
 
 import polars as pl
 import pytest
@@ -8,6 +9,7 @@ from tests.figures.synthetic import make_run
 from tests.front.made import SMALL
 
 import spectrope as sp
+from spectrope import lab
 from spectrope.core.errors import ConfigError, SpectropeWarning, UnknownNameError
 from spectrope.core.progress import Progress
 from spectrope.lab.compare import COMPARED, comparison_plan
@@ -157,9 +159,11 @@ def test_a_figure_is_drawn_of_a_folder(tmp_path):
 def by_length(compared):
     root, _ = compared
     scalings = ("none", "yarn", "drope")
-    return sp.compare(
-        ["rope", "nope"], "distance", (0, 1), lengths=(1, 2), scalings=scalings, root=root, **SMALL
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lab, "extrapolate", partial(lab.extrapolate, examples=100))
+        return sp.compare(
+            ["rope", "nope"], "distance", (0, 1), lengths=(1, 2), scalings=scalings, root=root, **SMALL
+        )
 
 
 class TestLengths:

@@ -14,7 +14,7 @@ from tests.figures.synthetic import make_run, make_store, save_figure
 from spectrope.core.errors import StoreError
 from spectrope.figures import DROP, FIGURES, head_map, write_report
 from spectrope.figures.spec import file_spec, page_spec
-from spectrope.figures.tables import read_tables
+from spectrope.figures.tables import Tables, read_tables
 from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 
 KEPT = ("deposit", "cumulative", "screen")
@@ -28,13 +28,18 @@ def store(tmp_path_factory):
     return [add_ablations(run) for run in runs]
 
 
+@pytest.fixture(scope="module")
+def tables(store):
+    return read_tables(store)
+
+
 def panels(name, runs):
-    return FIGURES[name]().panels(read_tables(runs))
+    return FIGURES[name]().panels(runs if isinstance(runs, Tables) else read_tables(runs))
 
 
 @EVERY_FIGURE
-def test_specifications_are_valid_vega_lite(store, name):
-    figure, tables = FIGURES[name](), read_tables(store)
+def test_specifications_are_valid_vega_lite(tables, name):
+    figure = FIGURES[name]()
     alt.LayerChart.validate(emptied(page_spec(figure.panels(tables)[-1])))
     alt.VConcatChart.validate(emptied(file_spec(figure, tables)))
 
@@ -71,15 +76,15 @@ def test_the_page_has_a_section_for_each(store, tmp_path):
 class TestVersus:
     """The heads of two models in the order of their drops."""
 
-    def test_every_other_encoding_is_drawn_beside_rope(self, store):
-        drawn = panels("versus", store)
+    def test_every_other_encoding_is_drawn_beside_rope(self, tables):
+        drawn = panels("versus", tables)
         names = [(task, encoding) for task in ("distance", "counting") for encoding in ("nope", "alibi")]
         assert [(panel.group, panel.title) for panel in drawn] == names
         for panel in drawn:
             assert {row["encoding"] for row in panel.layers["heads"].rows} == {"rope", panel.title}
 
-    def test_ranks_fall_with_the_drop_and_seeds_do_not_mix(self, store):
-        for panel in panels("versus", store):
+    def test_ranks_fall_with_the_drop_and_seeds_do_not_mix(self, tables):
+        for panel in panels("versus", tables):
             heads = pl.DataFrame(panel.layers["heads"].rows)
             for _, own in heads.group_by("encoding", "seed"):
                 ordered = own.sort("rank")
@@ -97,18 +102,18 @@ class TestVersus:
 class TestDeposit:
     """Layers in the plane of gap and share."""
 
-    def test_a_mark_in_the_corner_is_a_deposit(self, store):
-        for panel in panels("deposit", store):
+    def test_a_mark_in_the_corner_is_a_deposit(self, tables):
+        for panel in panels("deposit", tables):
             (corner,) = panel.layers["corner"].rows
             assert (corner["gap"], corner["share"]) == (DEFAULT_RULE.gap, DEFAULT_RULE.share)
             for row in panel.layers["bounds"].rows:
                 inside = row["gap_low"] >= corner["gap"] and row["share_low"] >= corner["share"]
                 assert inside == row["deposit"]
 
-    def test_the_planted_deposit_is_there_and_no_other(self, store):
+    def test_the_planted_deposit_is_there_and_no_other(self, tables):
         found = [
             (panel.title, row["encoding"], row["layer"])
-            for panel in panels("deposit", store)
+            for panel in panels("deposit", tables)
             for row in panel.layers["bounds"].rows
             if row["deposit"]
         ]
@@ -126,14 +131,14 @@ class TestDeposit:
 class TestCumulative:
     """A curve per run."""
 
-    def test_every_step_of_every_run_is_a_point(self, store):
-        for panel in panels("cumulative", store):
+    def test_every_step_of_every_run_is_a_point(self, tables):
+        for panel in panels("cumulative", tables):
             assert len(panel.layers["heads"].rows) == 3 * 2 * 24
             for row in panel.layers["heads"].rows:
                 assert row["name"] == f"{row['layer']}.{row['head']}"
 
-    def test_steps_of_a_line_are_in_order(self, store):
-        for panel in panels("cumulative", store):
+    def test_steps_of_a_line_are_in_order(self, tables):
+        for panel in panels("cumulative", tables):
             steps = [(row["encoding"], row["seed"], row["n_changed"]) for row in panel.layers["lines"].rows]
             assert all(a < b for a, b in itertools.pairwise(steps))
 
@@ -141,8 +146,8 @@ class TestCumulative:
 class TestScreening:
     """Estimates beside what they stand for."""
 
-    def test_each_seed_has_its_correlation(self, store):
-        for panel in panels("screen", store):
+    def test_each_seed_has_its_correlation(self, tables):
+        for panel in panels("screen", tables):
             assert len(panel.layers["heads"].rows) == 2 * 24
             (words,) = panel.layers["words"].rows
             assert [line.split(":")[0] for line in words["words"].splitlines()] == ["seed 0", "seed 1"]

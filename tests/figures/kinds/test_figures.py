@@ -15,13 +15,18 @@ from spectrope.figures import FIGURES
 from spectrope.figures.kinds.violin import kernel_density, outlines
 from spectrope.figures.names import styles
 from spectrope.figures.spec import file_spec, page_spec
-from spectrope.figures.tables import read_tables
+from spectrope.figures.tables import Tables, read_tables
 
 EVERY_FIGURE = pytest.mark.parametrize("name", TRAINED)
 
 
+@pytest.fixture(scope="module")
+def tables(store):
+    return read_tables(store)
+
+
 def panels(name, runs):
-    return FIGURES[name]().panels(read_tables(runs))
+    return FIGURES[name]().panels(runs if isinstance(runs, Tables) else read_tables(runs))
 
 
 def emptied(spec):
@@ -45,15 +50,15 @@ def test_the_figures_of_the_issue_are_registered():
 
 
 @EVERY_FIGURE
-def test_specifications_are_valid_vega_lite(store, name):
-    figure, tables = FIGURES[name](), read_tables(store)
+def test_specifications_are_valid_vega_lite(tables, name):
+    figure = FIGURES[name]()
     alt.LayerChart.validate(emptied(page_spec(figure.panels(tables)[-1])))
     alt.VConcatChart.validate(emptied(file_spec(figure, tables)))
 
 
 @pytest.mark.parametrize("name", ["curves", "loss"])
-def test_a_line_per_run_and_a_point_per_evaluation(store, name):
-    drawn = panels(name, store)
+def test_a_line_per_run_and_a_point_per_evaluation(tables, name):
+    drawn = panels(name, tables)
     assert [(panel.group, panel.title) for panel in drawn] == [
         (task, split)
         for task in ("distance", "counting")
@@ -83,9 +88,9 @@ def test_one_seed_has_no_mean(store):
     assert all("means" not in panel.layers for panel in panels("curves", runs))
 
 
-def test_the_ceiling_of_each_task_is_drawn_once(store):
+def test_the_ceiling_of_each_task_is_drawn_once(tables):
     for name in ("curves", "accuracy"):
-        rules = {panel.group or panel.title: panel.layers["ceiling"].rows for panel in panels(name, store)}
+        rules = {panel.group or panel.title: panel.layers["ceiling"].rows for panel in panels(name, tables)}
         assert rules == {"distance": [{"ceiling": 100.0}], "counting": [{"ceiling": pytest.approx(99.4)}]}
 
 
@@ -99,21 +104,21 @@ def test_a_diverged_seed_is_not_averaged_away(tmp_path):
     page_spec(panel)
 
 
-def test_colours_are_those_of_the_encodings_everywhere(store):
+def test_colours_are_those_of_the_encodings_everywhere(tables):
     expected = {name: style.colour for name, style in styles(ENCODINGS).items()}
     for name, layer in (("curves", "runs"), ("loss", "points"), ("accuracy", "held_out")):
-        for panel in panels(name, store):
+        for panel in panels(name, tables):
             scale = panel.layers[layer].spec()["encoding"]["color"]["scale"]
             assert dict(zip(scale["domain"], scale["range"], strict=True)) == expected
-    for panel in panels("violin", store):
+    for panel in panels("violin", tables):
         assert panel.layers["heads"].spec()["mark"]["color"] == expected[panel.title]
 
 
 class TestHeatMap:
     """A cell per head and seed on a scale that is white at zero."""
 
-    def test_every_head_of_every_seed_has_a_cell(self, store):
-        drawn = panels("heatmap", store)
+    def test_every_head_of_every_seed_has_a_cell(self, tables):
+        drawn = panels("heatmap", tables)
         assert [(panel.group, panel.title) for panel in drawn] == [
             (task, encoding) for task in ("distance", "counting") for encoding in ENCODINGS
         ]
@@ -121,13 +126,13 @@ class TestHeatMap:
             places = {(row["layer"], row["head"], row["seed"]) for row in panel.layers["cells"].rows}
             assert len(places) == len(panel.layers["cells"].rows) == 3 * 8 * 3
 
-    def test_the_scale_of_a_task_is_symmetric_and_shared(self, store):
+    def test_the_scale_of_a_task_is_symmetric_and_shared(self, tables):
         limits = {}
-        for panel in panels("heatmap", store):
+        for panel in panels("heatmap", tables):
             domain = panel.layers["cells"].spec()["encoding"]["color"]["scale"]["domain"]
             assert domain == [-value for value in reversed(domain)]
             limits.setdefault(panel.group, set()).add(domain[-1])
-        heads = read_tables(store).ablation
+        heads = tables.ablation
         for task, found in limits.items():
             assert found == {heads.filter(setting=task)["drop"].abs().max()}
 
@@ -148,8 +153,8 @@ class TestHeatMap:
 class TestViolin:
     """A point per head, and outlines that enclose them."""
 
-    def test_every_head_is_a_point_beside_its_layer(self, store):
-        for panel in panels("violin", store):
+    def test_every_head_is_a_point_beside_its_layer(self, tables):
+        for panel in panels("violin", tables):
             heads = panel.layers["heads"].rows
             assert len(heads) == 3 * 8 * 3
             offsets = [row["x"] - row["layer"] for row in heads]
@@ -191,8 +196,8 @@ class TestViolin:
 class TestAccuracy:
     """A dot per run; intervals once there are several."""
 
-    def test_a_dot_per_run(self, store):
-        for panel in panels("accuracy", store):
+    def test_a_dot_per_run(self, tables):
+        for panel in panels("accuracy", tables):
             assert len(panel.layers["held_out"].rows) == len(panel.layers["training"].rows) == 24
             assert len(panel.layers["intervals"].rows) == 8
 
@@ -200,8 +205,8 @@ class TestAccuracy:
         runs = [run for run in store if run.config["seed"] == 0]
         assert all(panel.layers["intervals"].rows == [] for panel in panels("accuracy", runs))
 
-    def test_intervals_end_where_accuracies_do(self, store):
-        for panel in panels("accuracy", store):
+    def test_intervals_end_where_accuracies_do(self, tables):
+        for panel in panels("accuracy", tables):
             for row in panel.layers["intervals"].rows:
                 assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 100
 

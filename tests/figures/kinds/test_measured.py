@@ -14,7 +14,7 @@ from tests.figures.synthetic import TRAINED, make_run, make_store, save_figure
 from spectrope.core.errors import StoreError
 from spectrope.figures import FIGURES, write_report
 from spectrope.figures.spec import file_spec, page_spec
-from spectrope.figures.tables import read_tables
+from spectrope.figures.tables import Tables, read_tables
 
 MEASURED = [name for name in FIGURES if name not in (*TRAINED, *KEPT, "rates", "lengths", "movement")]
 EVERY_FIGURE = pytest.mark.parametrize("name", MEASURED)
@@ -26,8 +26,13 @@ def store(tmp_path_factory):
     return [add_learning(add_spectra(run)) for run in runs]
 
 
+@pytest.fixture(scope="module")
+def tables(store):
+    return read_tables(store)
+
+
 def panels(name, runs):
-    return FIGURES[name]().panels(read_tables(runs))
+    return FIGURES[name]().panels(runs if isinstance(runs, Tables) else read_tables(runs))
 
 
 def test_the_figures_are_registered():
@@ -36,8 +41,8 @@ def test_the_figures_are_registered():
 
 
 @EVERY_FIGURE
-def test_specifications_are_valid_vega_lite(store, name):
-    figure, tables = FIGURES[name](), read_tables(store)
+def test_specifications_are_valid_vega_lite(tables, name):
+    figure = FIGURES[name]()
     alt.LayerChart.validate(emptied(page_spec(figure.panels(tables)[-1])))
     alt.VConcatChart.validate(emptied(file_spec(figure, tables)))
 
@@ -62,22 +67,22 @@ def test_the_page_shows_what_its_runs_have(store, tmp_path):
     assert not any(f'<section id="{name}"' in plain for name in MEASURED)
 
 
-def test_only_runs_with_a_table_have_a_panel(store):
-    assert {panel.title for panel in panels("bands", store)} == {"rope"}
-    assert {panel.title for panel in panels("symbol", store)} == {"alibi, layers 0-2", "rope, layers 0-2"}
-    assert {panel.title for panel in panels("kernel", store)} == {"nope", "alibi", "rope"}
+def test_only_runs_with_a_table_have_a_panel(tables):
+    assert {panel.title for panel in panels("bands", tables)} == {"rope"}
+    assert {panel.title for panel in panels("symbol", tables)} == {"alibi, layers 0-2", "rope, layers 0-2"}
+    assert {panel.title for panel in panels("kernel", tables)} == {"nope", "alibi", "rope"}
 
 
-def test_kernels_are_those_of_the_first_seed(store):
-    for panel in panels("kernel", store):
+def test_kernels_are_those_of_the_first_seed(tables):
+    for panel in panels("kernel", tables):
         (lines,) = panel.layers.values()
         assert {row["seed"] for row in lines.rows} == {0}
         assert len(lines.rows) == 24 * 20
-    assert "the first is drawn" in FIGURES["kernel"]().caption(read_tables(store))
+    assert "the first is drawn" in FIGURES["kernel"]().caption(tables)
 
 
-def test_bars_of_the_symbol_stand_beside_it_and_nest(store):
-    for panel in panels("symbol", store):
+def test_bars_of_the_symbol_stand_beside_it_and_nest(tables):
+    for panel in panels("symbol", tables):
         bars = panel.layers["bounds"].rows
         assert len({row["theta"] for row in bars}) == len(bars)
         assert min(row["theta"] for row in bars) > math.pi
@@ -88,28 +93,28 @@ def test_bars_of_the_symbol_stand_beside_it_and_nest(store):
         assert max(row["theta"] for row in panel.layers["symbols"].rows) == pytest.approx(math.pi)
 
 
-def test_band_energies_share_a_scale_that_is_white_at_zero(store):
-    for panel in panels("bands", store):
+def test_band_energies_share_a_scale_that_is_white_at_zero(tables):
+    for panel in panels("bands", tables):
         assert len(panel.layers["cells"].rows) == 24 * 8
         domain = panel.layers["cells"].spec()["encoding"]["color"]["scale"]["domain"]
         assert domain == [-value for value in reversed(domain)]
 
 
-def test_shares_hold_every_seed_with_its_interval(store):
-    for panel in panels("shares", store):
+def test_shares_hold_every_seed_with_its_interval(tables):
+    for panel in panels("shares", tables):
         assert len(panel.layers["points"].rows) == 3 * 3 * 2
         assert all(
             row["share_low"] < row["share"] < row["share_high"] for row in panel.layers["intervals"].rows
         )
 
 
-def test_eigenvalues_are_counted_of_the_most_toeplitz_head(store):
+def test_eigenvalues_are_counted_of_the_most_toeplitz_head(store, tables):
     run = next(run for run in store if run.config["encoding_name"] == "rope" and run.config["seed"] == 0)
     top = run.frame("spectrum").sort("toeplitz").row(-1, named=True)
     kind = pl.col("kind") == "eigenvalue"
     own = (pl.col("layer") == top["layer"]) & (pl.col("head") == top["head"]) & kind
     (panel,) = [
-        p for p in panels("eigenvalues", store) if (p.group, p.title) == (run.config["task"]["kind"], "rope")
+        p for p in panels("eigenvalues", tables) if (p.group, p.title) == (run.config["task"]["kind"], "rope")
     ]
     bins = panel.layers["eigenvalues"].rows
     assert sum(row["eigenvalues"] for row in bins) == sum(row["expected"] for row in bins) == LENGTH
@@ -125,16 +130,16 @@ def test_eigenvalues_are_counted_of_the_most_toeplitz_head(store):
     ]
 
 
-def test_gradient_shares_have_a_line_per_head_and_an_equal_share(store):
-    drawn = panels("gradients", store)
+def test_gradient_shares_have_a_line_per_head_and_an_equal_share(tables):
+    drawn = panels("gradients", tables)
     assert {panel.title for panel in drawn} >= {"rope, layer 0", "nope, layer 2"}
     for panel in drawn:
         assert len(panel.layers["heads"].rows) == 3 * HEADS
         assert panel.layers["equal"].rows == [{"gradient_share": 1 / HEADS}]
 
 
-def test_participation_has_two_lines_per_layer_and_seed(store):
-    for panel in panels("participation", store):
+def test_participation_has_two_lines_per_layer_and_seed(tables):
+    for panel in panels("participation", tables):
         assert len(panel.layers["lines"].rows) == 2 * 2 * 3 * 3
         assert {row["side"] for row in panel.layers["lines"].rows} == {"of gradients", "of weights"}
 
@@ -142,12 +147,12 @@ def test_participation_has_two_lines_per_layer_and_seed(store):
 class TestPrediction:
     """Heads by share and drop, with the rank correlation in words."""
 
-    def test_a_point_per_head_and_seed(self, store):
-        for panel in panels("prediction", store):
+    def test_a_point_per_head_and_seed(self, tables):
+        for panel in panels("prediction", tables):
             assert len(panel.layers["heads"].rows) == 48
 
-    def test_words_are_the_range_over_seeds(self, store):
-        (row,) = panels("prediction", store)[0].layers["words"].rows
+    def test_words_are_the_range_over_seeds(self, tables):
+        (row,) = panels("prediction", tables)[0].layers["words"].rows
         first, second = row["words"].split("\n")
         assert first.startswith("ρ ")
         assert second.startswith("within layers ")
@@ -168,8 +173,8 @@ class TestPrediction:
         assert [panel.title for panel in panels("prediction", runs)] == ["rope"]
 
 
-def test_predictors_have_a_mark_per_quantity_scope_and_seed(store):
-    for panel in panels("predictors", store):
+def test_predictors_have_a_mark_per_quantity_scope_and_seed(tables):
+    for panel in panels("predictors", tables):
         marks = panel.layers["points"].rows
         assert {(row["quantity"], row["scope"], row["seed"]) for row in marks} == {
             ("toeplitz", scope, seed) for scope in ("heads", "within layers") for seed in (0, 1)
@@ -198,9 +203,8 @@ def test_values_that_are_not_finite_are_left_out(tmp_path, name):
         assert all(math.isfinite(row[key]) for row in drawn for key in set(quantities.values()) & set(row))
 
 
-def test_the_scatter_has_a_point_per_head_of_every_run_that_knows_the_quantity(store):
-    drawn = {(panel.group, panel.title): panel.layers for panel in panels("scatter", store)}
-    tables = read_tables(store)
+def test_the_scatter_has_a_point_per_head_of_every_run_that_knows_the_quantity(tables):
+    drawn = {(panel.group, panel.title): panel.layers for panel in panels("scatter", tables)}
     assert set(drawn) == {(s, q) for s in tables.settings for q in tables.correlation["quantity"].unique()}
     for (setting, quantity), layers in drawn.items():
         known = tables.correlation.filter(setting=setting, quantity=quantity)

@@ -64,8 +64,8 @@ class Ablate(Checkpoints, RayOptions):
     method: Annotated[
         Literal["exact", "adaptive", "cumulative", "screen", "screened", "screened-adaptive"],
         tyro.conf.arg(
-            help="All examples, or only as many as needed. For runs also: heads removed cumulatively, or a "
-            "gradient estimate; for checkpoints: the heads that gradients suggest, with controls, or both."
+            help="All examples, or fewer; estimates by gradients (screened: large ones measured); or heads "
+            "removed cumulatively."
         ),
     ] = "exact"
     fill: Annotated[

@@ -9,7 +9,7 @@ import polars as pl
 from torch import nn
 
 from spectrope.checkpoints.ablation.calls import Caller, CallMethod, Calls
-from spectrope.checkpoints.ablation.show import HEADS_SHOWN, Content, content_name, contents
+from spectrope.checkpoints.ablation.show import HEADS_SHOWN, Content, content_name, contents, layers_named
 from spectrope.checkpoints.ablation.sources import FillSources
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import CheckpointFill, require_several
@@ -109,9 +109,7 @@ class HeadCalls(Shown, HeadEffects):
         if screening := screening_in_words(self.calls, self.method, "heads"):
             yield screening
         shown = rows.sort("drop", descending=True, nulls_last=True).drop_nulls("drop").head(HEADS_SHOWN)
-        if (rows["role"] != "").any():
-            names = pl.concat_str("role", "layer", separator=" ").str.strip_chars()
-            shown = shown.with_columns(layer=names)
+        shown = layers_named(shown)
         yield "largest drops", shown.select(pl.col(old).alias(new) for old, new in COLUMNS.items())
         if len(shown) < len(rows):
             yield f"{len(shown)} of {len(rows)} heads; `--json` and `to_frame` have all of them."

@@ -74,11 +74,17 @@ class AblatedModel(Shown, HeadEffects):
             f"replaced ({sweep.fill}): loss in nats, drop of accuracy in points, 95 % intervals over "
             "sequences; layers and heads count from 0."
         )
-        names = pl.concat_str("role", "layer", separator=" ").str.strip_chars()
-        shown = rows.with_columns(layer=names) if two_stacks else rows
+        shown = layers_named(rows)
         yield "", shown.select(pl.col(old).alias(new) for old, new in COLUMNS.items())
         if len(shown) < len(self.to_frame()):
             yield f"{len(shown)} of {len(self.to_frame())} heads; `--json` and `to_frame` have all of them."
+
+
+def layers_named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of heads whose layers are named with their stack, where the model has more than one."""
+    if (rows["role"] == "").all():
+        return rows
+    return rows.with_columns(layer=pl.concat_str("role", "layer", separator=" ").str.strip_chars())
 
 
 def ablate_model(

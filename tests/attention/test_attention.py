@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from spectrope.attention import IMPLEMENTATIONS, attention, fastest
-from spectrope.attention.explicit import CACHED_ENTRIES, explicit, pieces
+from spectrope.attention.explicit import CACHED_ENTRIES, _block, explicit, pieces
 from spectrope.core.errors import UnknownNameError, UnsupportedError
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
@@ -65,7 +65,7 @@ def test_equals_the_reference_in_values_and_gradients(name, causal, impl, monkey
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("name", ["nope", "t5", "kerple_log", "cope", "tupe"])
-def testpieces_of_a_batch_make_the_whole(name, shared, monkeypatch):
+def test_pieces_of_a_batch_make_the_whole(name, shared, monkeypatch):
     encoding, (ctx, v) = build(name), inputs(8, 9, batch=5)
     if not shared:  # Positions of each example's own, hence biases too.
         ahead = torch.arange(5)[:, None]
@@ -221,6 +221,25 @@ def test_without_gradients_the_explicit_kernel_gives_the_same_outputs(name, caus
     assert expected.requires_grad
     assert not out.requires_grad
     assert_close(out, expected)
+
+
+@pytest.mark.parametrize("n_k", [48, 45])
+@pytest.mark.parametrize("name", ["nope", "t5", "cope"])
+def test_without_gradients_patterns_beyond_the_cache_come_in_blocks_of_queries(name, n_k, monkeypatch):
+    monkeypatch.setattr("spectrope.attention.explicit.LEAST_ROWS", 16)
+    monkeypatch.setitem(CACHED_ENTRIES, "cpu", 1)
+    sizes = []
+
+    def watched(q, *others):
+        sizes.append(q.shape[2])
+        return _block(q, *others)
+
+    monkeypatch.setattr("spectrope.attention.explicit._block", watched)
+    encoding, (ctx, v) = build(name), inputs(40, n_k, batch=2)
+    expected = attention(ctx, v, encoding, causal=False, impl="reference")
+    with torch.no_grad():
+        assert_close(attention(ctx, v, encoding, causal=False, impl="explicit"), expected)
+    assert sizes == [16, 16, 8]
 
 
 @pytest.mark.parametrize("n", [1, 17, 32])

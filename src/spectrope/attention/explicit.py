@@ -158,28 +158,33 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, noise: Noise | None) -> Tensor:
     differentiable = any(x is not None and x.requires_grad for x in (q, k, v, bias))
     if noise is None and not (differentiable and torch.is_grad_enabled()):
-        outs = [_without_gradient(rows.contiguous(), k, v, b) for rows, b in _cached(q, k, bias)]
-        return outs[0] if len(outs) == 1 else torch.cat(outs, 2)
+        return _without_gradient(q, k, v, bias)
     out = _Explicit.apply(q.contiguous(), k.contiguous(), v.contiguous(), bias, noise)
     assert isinstance(out, Tensor)
     return out
 
 
-def _cached(q: Tensor, k: Tensor, bias: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Queries, with their bias, in blocks whose patterns in one example fit into a cache."""
-    most = max(LEAST_ROWS, CACHED_ENTRIES[q.device.type] // max(1, q.shape[1] * k.shape[2]))
-    for first in range(0, max(1, q.shape[2]), most):
-        rows = slice(first, first + most)
-        yield q[:, :, rows], bias if bias is None or bias.shape[2] == 1 else bias[:, :, rows]
-
-
 def _without_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-    """Attention that keeps no pattern, whose rows are padded to whole vectors."""
+    """Attention that keeps no pattern, whose rows are padded to whole vectors.
+
+    Queries come in blocks whose patterns in one example fit into a cache.
+    """
     more = -k.shape[2] % VECTOR
     if more:
         bias = F.pad(q.new_zeros(1, 1, 1, k.shape[2]) if bias is None else bias, (0, more), value=-torch.inf)
         k, v = (F.pad(x, (0, 0, 0, more)) for x in (k, v))
     k, v = k.contiguous(), v.contiguous()
+    size = max(LEAST_ROWS, CACHED_ENTRIES[q.device.type] // max(1, q.shape[1] * k.shape[2]))
+    outs = []
+    for first in range(0, max(1, q.shape[2]), size):
+        rows = slice(first, first + size)
+        some = bias if bias is None or bias.shape[2] == 1 else bias[:, :, rows]
+        outs.append(_block(q[:, :, rows].contiguous(), k, v, some))
+    return outs[0] if len(outs) == 1 else torch.cat(outs, 2)
+
+
+def _block(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Outputs of some queries, a few examples at a time."""
     pattern = q.new_empty(1, 1, 1, 1).expand(*q.shape[:3], k.shape[2])
     spare = q.new_empty(_examples(pattern), *pattern.shape[1:])
     wide = _wide(spare)

@@ -8,8 +8,8 @@
 - lets the call fail, with EIO, ENOSPC, EACCES and ENOMEM, once and from then on.
 
 Then the same command must go on, and leave the same bytes as an undisturbed one (but for times), each file
-matching its digest. Trials come in a random order until the time is up. What goes wrong is listed in the
-results.
+matching its digest. Trials come in a random order until the time is up; the same command goes on with those
+that are left, as long as the code stays the same. What goes wrong is listed in the results.
 """
 
 import argparse
@@ -18,9 +18,8 @@ import shutil
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -40,6 +39,7 @@ from campaigns.faults import (
     scratch,
 )
 from campaigns.harness import store
+from campaigns.journal import JOURNALS, Journal, Outcome, journal_of
 
 KILLED = -signal.SIGKILL
 LOSSES = 2  # Random ones at each crash point, beside the loss of everything.
@@ -47,19 +47,24 @@ TOLD = 2  # Exit code of an error that is told in a line.
 LOST = 4  # Exit code where an environment was lost.
 
 
-@dataclass
-class Tally:
-    """What came of the trials of one kind.
+@dataclass(frozen=True)
+class Trial:
+    """Something to do to a command at one of its calls; the names are those of its `Outcome`."""
 
-    Args:
-        tried: Trials.
-        states: Of these, those whose state after the fault differed from all before.
-        faults: What went wrong, a line each.
-    """
+    kind: str
+    number: int
+    draw: int
+    carry_out: Callable[[], tuple[bool, list[str]]]  # Whether the state was new, and the faults.
 
-    tried: int = 0
-    states: int = 0
-    faults: list[str] = field(default_factory=list)
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What tells it from the others of its command."""
+        return self.kind, self.number, self.draw
+
+    def __call__(self) -> Outcome:
+        begun = time.monotonic()
+        new, faults = self.carry_out()
+        return Outcome(*self.key, new, tuple(faults), round(time.monotonic() - begun, 2))
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,6 @@ class Campaign:
     def __init__(self, server: Server, place: Path, name: str, draw: random.Random) -> None:
         self.server, self.place, self.name, self.draw = server, place, name, draw
         self.command: Command = COMMANDS[name]
-        self.tallies: dict[str, Tally] = {}
         self.seen: set[int] = set()
         self.number = 0
         self.whole = self._undisturbed()
@@ -112,46 +116,44 @@ class Campaign:
             by_place.setdefault(call.place, []).append(number)
         return sorted({number for numbers in by_place.values() for number in (*numbers[:2], numbers[-1])})
 
-    def kills(self, points: Sequence[int]) -> Iterator[tuple[str, Fault]]:
-        """Both kinds of kill at every point, with the kind's name."""
+    def kills(self, points: Sequence[int]) -> Iterator[Trial]:
+        """Both kinds of kill at every point."""
         for number in points:
-            yield "killed before a call", Fault(KILL_BEFORE, number)
-            yield "killed within a call", Fault(KILL_WITHIN, number)
+            yield self._disturbance("killed before a call", Fault(KILL_BEFORE, number))
+            yield self._disturbance("killed within a call", Fault(KILL_WITHIN, number))
 
-    def errors(self, points: Sequence[int]) -> Iterator[tuple[str, Fault]]:
-        """Every kind of error at every point, with the kind's name."""
+    def errors(self, points: Sequence[int]) -> Iterator[Trial]:
+        """Every kind of error at every point."""
         for number in points:
             for name, error in ERRORS.items():
-                yield f"{name} once", Fault(FAIL_ONCE, number, error)
-                yield f"{name} from then on", Fault(FAIL_ON, number, error)
+                yield self._disturbance(f"{name} once", Fault(FAIL_ONCE, number, error))
+                yield self._disturbance(f"{name} from then on", Fault(FAIL_ON, number, error))
 
-    def disturb(self, kind: str, fault: Fault) -> None:
+    def losses(self, points: Sequence[int]) -> Iterator[Trial]:
+        """A trial for every different state of the disk after a loss of power before each of some calls."""
+        if not self.command.in_order:
+            return
+        disk = Disk(self.whole.before, self.whole.calls)
+        for number in [*points, len(disk.calls) + 1]:
+            for which, files in enumerate(disk.losses(number - 1, self.draw, LOSSES)):
+                if self._is_new_state(files):
+                    yield Trial("power lost", number, which, partial(self._lose, number, files))
+
+    def _disturbance(self, kind: str, fault: Fault) -> Trial:
+        return Trial(kind, fault.number, 0, partial(self._disturb, fault))
+
+    def _disturb(self, fault: Fault) -> tuple[bool, list[str]]:
         """Carry the command out with a fault, then go on without it, and compare."""
         folder = self._folder()
         ended = self.server.command(folder, self.whole.words, fault, tiny=self.command.tiny)
-        tally = self.tallies.setdefault(kind, Tally())
-        tally.tried += 1
-        tally.states += self._is_new(folder)
+        new = self._is_new_state(snapshot(folder))
         place = next((call.place for call in reversed(ended.calls)), "nothing")
-        if wrong := _wrong_end(fault, ended, self.command):
-            tally.faults.append(f"{place} ({fault.number}): {wrong}")
-        self._go_on(folder, tally, f"{place} ({fault.number})")
+        where = f"{place} ({fault.number})"
+        wrong = _wrong_end(fault, ended, self.command)
+        return new, [*([f"{where}: {wrong}"] if wrong else []), *self._go_on(folder, where)]
 
-    def losses(self, points: Sequence[int]) -> list[Callable[[], None]]:
-        """A trial for every different state of the disk after a loss of power before each of some calls."""
-        disk = Disk(self.whole.before, self.whole.calls)
-        tally = self.tallies.setdefault("power lost", Tally())
-        trials = []
-        for number in [*points, len(disk.calls) + 1]:
-            for files in disk.losses(number - 1, self.draw, LOSSES):
-                if self._is_new_state(files):
-                    trials.append(partial(self._lose, number, files, tally))
-        return trials
-
-    def _lose(self, number: int, files: dict[str, bytes | None], tally: Tally) -> None:
-        tally.tried += 1
-        tally.states += 1
-        self._go_on(self._folder(files), tally, f"before call {number}")
+    def _lose(self, number: int, files: dict[str, bytes | None]) -> tuple[bool, list[str]]:
+        return True, self._go_on(self._folder(files), f"before call {number}")
 
     def _folder(self, files: dict[str, bytes | None] | None = None) -> Path:
         self.number += 1
@@ -159,27 +161,23 @@ class Campaign:
         restore(folder, self.whole.before if files is None else files)
         return folder
 
-    def _is_new(self, folder: Path) -> bool:
-        return self._is_new_state(snapshot(folder))
-
     def _is_new_state(self, files: dict[str, bytes | None]) -> bool:
         state = hash(frozenset(files.items()))
         is_new = state not in self.seen
         self.seen.add(state)
         return is_new
 
-    def _go_on(self, folder: Path, tally: Tally, where: str) -> None:
-        """The same command again, which must end as the undisturbed one."""
+    def _go_on(self, folder: Path, where: str) -> list[str]:
+        """Run the same command again; what is wrong unless it ends as the undisturbed one."""
         words = self.command.resume or self.whole.words
         ended = self.server.command(folder, words, tiny=self.command.tiny)
+        left, whole = self.server.digest(folder), self.whole.digest
+        shutil.rmtree(folder)
         if ended.code not in self.command.answers:
             last = ended.err.strip().splitlines()[-1:] or [""]
-            tally.faults.append(f"{where}: did not go on, {ended.code}: {last[0]}")
-        elif (left := self.server.digest(folder)) != self.whole.digest:
-            whole = self.whole.digest
-            names = sorted(one for one in left.keys() | whole.keys() if left.get(one) != whole.get(one))
-            tally.faults.append(f"{where}: other results in {', '.join(names)}")
-        shutil.rmtree(folder)
+            return [f"{where}: did not go on, {ended.code}: {last[0]}"]
+        names = sorted(one for one in left.keys() | whole.keys() if left.get(one) != whole.get(one))
+        return [f"{where}: other results in {', '.join(names)}"] if names else []
 
 
 def _wrong_end(fault: Fault, ended: Ended, command: Command) -> str:
@@ -195,50 +193,48 @@ def _wrong_end(fault: Fault, ended: Ended, command: Command) -> str:
     return ""
 
 
-def campaign(
-    server: Server, place: Path, name: str, share: float, draw: random.Random, limit: float, most: int | None
-) -> dict[str, Any]:
-    """All trials of one command, or a random share of them.
+def campaign(one: Campaign, share: float, journal: Journal, limit: float, most: int | None) -> dict[str, Any]:
+    """Try what is left of the trials of one command, or of a random share of them.
 
     Args:
-        server: Carries out commands.
-        place: A folder for files.
-        name: Name of the command in `COMMANDS`.
+        one: The command.
         share: Of crash points to try.
-        draw: Chooses them.
+        journal: Holds the trials that are done already, and takes the others.
         limit: Seconds after which no further trial begins; what is left out is counted.
         most: Trials at most, if there is a limit.
     """
     begun = time.monotonic()
-    one = Campaign(server, place, name, draw)
     points = one.points()
-    chosen = sorted(draw.sample(points, max(1, round(share * len(points)))))
-    kinds = [
-        [partial(one.disturb, *trial) for trial in one.kills(chosen)],
-        one.losses(chosen) if one.command.in_order else [],
-        [partial(one.disturb, *trial) for trial in one.errors(chosen)],
-    ]
+    chosen = sorted(one.draw.sample(points, max(1, round(share * len(points)))))
+    kinds = [list(kind(chosen)) for kind in (one.kills, one.losses, one.errors)]
     for trials in kinds:
-        draw.shuffle(trials)
-    left = done = 0
-    for trial in (trial for several in zip_longest(*kinds) for trial in several if trial is not None):
-        if time.monotonic() - begun > limit or done == most:
-            left += 1
-        else:
-            trial()
-            done += 1
+        one.draw.shuffle(trials)
+    mixed = (trial for several in zip_longest(*kinds) for trial in several if trial is not None)
+    undone = [trial for trial in mixed if trial.key not in journal.outcomes]
+    for trial in undone[:most]:
+        if time.monotonic() - begun > limit:
+            break
+        journal.add(trial())
     return {
         "command": "spectrope " + " ".join(one.command.words),
         "calls": len(one.whole.calls),
         "distinct_calls": len({call.place for call in one.whole.calls}),
         "points": len(chosen),
-        "left_out": left,
-        "trials": {
-            kind: {"tried": tally.tried, "distinct_states": tally.states, "faults": tally.faults}
-            for kind, tally in sorted(one.tallies.items())
-        },
-        "seconds": round(time.monotonic() - begun),
+        "left_out": sum(trial.key not in journal.outcomes for trial in undone),
+        "trials": _by_kind(journal),
+        "seconds": round(sum(outcome.seconds for outcome in journal.outcomes.values())),
     }
+
+
+def _by_kind(journal: Journal) -> dict[str, dict[str, Any]]:
+    """Counts and faults of the trials of each kind."""
+    found: dict[str, dict[str, Any]] = {}
+    for outcome in sorted(journal.outcomes.values(), key=lambda one: one.key):
+        kind = found.setdefault(outcome.kind, {"tried": 0, "distinct_states": 0, "faults": []})
+        kind["tried"] += 1
+        kind["distinct_states"] += outcome.new
+        kind["faults"] += outcome.faults
+    return found
 
 
 def main() -> None:
@@ -258,12 +254,13 @@ def main() -> None:
     try:
         with Server(place / "server") as server:
             for name in asked.commands:
-                draw = random.Random(asked.seed)
-                folder = place / name.replace(" ", "-")
-                found = campaign(server, folder, name, asked.share, draw, asked.limit, asked.most)
+                one = Campaign(server, place / name.replace(" ", "-"), name, random.Random(asked.seed))
+                kept = place if asked.unstored else JOURNALS
+                journal = journal_of("crashes", name, f"{asked.seed} {asked.share}", kept)
+                found = campaign(one, asked.share, journal, asked.limit, asked.most)
                 faults = [text for kind in found["trials"].values() for text in kind["faults"]]
-                tried = Counter({kind: one["tried"] for kind, one in found["trials"].items()})
-                print(f"{name}: {tried.total()} trials at {found['points']} points, {len(faults)} faults")
+                tried = f"{len(journal.outcomes)} trials at {found['points']} points"
+                print(f"{name}: {tried}, {found['left_out']} left, {len(faults)} faults")
                 print("\n".join(faults[:20]), flush=True)
                 wrong += len(faults)
                 store(

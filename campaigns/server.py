@@ -47,7 +47,7 @@ if __name__ == "__mp_main__":  # In a worker process of a command.
 
 
 def load() -> None:
-    """Import what commands need; nothing may start a thread, which no child would inherit."""
+    """Import what commands need, and make the script of pages; no child may need a thread of this process."""
     import torch
 
     torch.set_num_threads(1)
@@ -63,8 +63,11 @@ def load() -> None:
     import spectrope.grokking.trainer
     import spectrope.lab.engines.local
     import spectrope.lab.training.loop
-    import spectrope.study.commands.claims  # noqa: F401
+    import spectrope.study.commands.claims
+    from spectrope.figures import shell
 
+    shell._bundle()
+    spectrope.lab.engines.local.START_METHOD = "fork"  # Workers that have loaded everything as well.
     checkpoint_every_step()
 
 

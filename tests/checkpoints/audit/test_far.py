@@ -5,11 +5,11 @@ import sys
 
 import pytest
 import torch
-from tests.checkpoints.audit.families import BLOOM, GROUPED, LLAMA4, ROPES, build, llama
+from tests.checkpoints.audit.families import BLOOM, GPT2, GROUPED, LLAMA4, ROPES, build, llama
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.text import closing
-from spectrope.checkpoints.probes.far import MOST, chosen_positions
+from spectrope.checkpoints.probes.far import MOST, WHOLE, chosen_positions, whole_length
 
 LENGTH = 64
 LLAMA3 = ROPES["llama3"] | {"original_max_position_embeddings": 8192}
@@ -30,12 +30,19 @@ def phi3():
     )
 
 
+def roformer():
+    """A rotary model whose code takes no positions."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    return build("RoFormer", vocab_size=64, is_decoder=True, max_position_embeddings=1536, **sizes)
+
+
 SOUND = {
     "a million positions": lambda: llama(max_position_embeddings=1048576),
     "Llama 3": lambda: llama(max_position_embeddings=131072, rope_parameters=dict(LLAMA3)),
     "two lists of factors": phi3,
     "a long window": mistral,
     "chunks and a temperature": lambda: build("Llama4", config="TextConfig", **CHUNKED),
+    "no positions taken": roformer,
     "both kinds of layers": lambda: build(
         "Gemma3",
         config="TextConfig",
@@ -113,6 +120,52 @@ def test_a_fault_beyond_the_audited_length_is_named(name, monkeypatch):
     assert {one.code for one in found.records} == {code}
     assert text in str(found)
     assert found.records[0].impact.reason == "it appears only beyond the audited length"
+
+
+def test_a_restart_is_named_where_no_positions_are_taken():
+    model = roformer()
+    table = model.roformer.encoder.embed_positions
+    own = table.forward
+    table.forward = lambda *a, **k: own(*a, **k)[torch.arange(a[0][1]) % 512]
+    assert audit(model, length=LENGTH, reach=False).findings == []
+    found = audit(model, length=LENGTH)
+    assert {one.code for one in found.records} == {"SPE111"}
+    assert "restart every 512 tokens" in str(found)
+
+
+BART = {"d_model": 64, "decoder_layers": 2, "decoder_attention_heads": 4, "max_position_embeddings": 128}
+TABLES = {
+    "learned": lambda: build("GPT2", "LMHeadModel", **GPT2),
+    "learned, from row 2": lambda: build("Bart", vocab_size=64, **BART),
+    "computed": lambda: build("Marian", vocab_size=64, pad_token_id=0, decoder_start_token_id=1, **BART),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_of_tables_are_looked_at_up_to_the_declared_length(table):
+    found = audit(TABLES[table](), length=LENGTH)
+    assert found.ok
+    assert [one.length for one in found.absolutes] == [128]
+    assert "Not checked: positions from 64 on, except rows of the embeddings' tables up to 127;" in closing(
+        found
+    )
+
+
+def test_rows_that_stay_beyond_the_audited_length_are_named():
+    model = build("GPT2", "LMHeadModel", **GPT2)
+    own = model.transformer.wpe.forward
+    model.transformer.wpe.forward = lambda positions: own(positions.clamp(max=99))
+    assert audit(model, length=LENGTH, reach=False).ok
+    found = audit(model, length=LENGTH)
+    assert [one.code for one in found.records] == ["SPE111"]
+    assert "stay at 99 from token 99 on" in str(found)
+
+
+def test_a_pass_over_all_positions_is_shorter_where_attention_is_computed():
+    assert whole_length(llama(), 10**6) == WHOLE
+    assert whole_length(llama(), 100) == 100
+    mpt = build("Mpt", d_model=64, n_layers=2, n_heads=8, vocab_size=64)
+    assert 1024 < whole_length(mpt, 10**6) < WHOLE
 
 
 def test_ends_of_windows_are_looked_at_behind_a_cache():

@@ -64,7 +64,7 @@ HEAD = {"head", "position", "toeplitz_distance", "slope", "lags", "kernel"}
 REACH = {"trained", "length", "turned_in_training", "turned", "unseen", "aliased", "slowed_from", "slowdown"}
 REACH |= {"pairs"}
 PAIR = {"pair", "wavelength", "turned_in_training", "turned", "unseen", "aliased", "slowdown"}
-ABSOLUTE = {"block", "variation", "table", "first_row", "declared_row", "verdict", "findings"}
+ABSOLUTE = {"block", "variation", "table", "first_row", "declared_row", "verdict", "findings", "length"}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,11 @@
 """Compare the absolute term that the embeddings of a stack add with its declaration."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 import torch
 
+from spectrope.checkpoints.adapters import FAILURES
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import declared_offset
 from spectrope.checkpoints.audit.fields import Declaration
@@ -9,6 +13,8 @@ from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerVerdict
 from spectrope.checkpoints.audit.restarts import named_positions
 from spectrope.checkpoints.audit.sinusoids import declared_sinusoids, departure
 from spectrope.checkpoints.probes.constant_token import Absolute
+from spectrope.checkpoints.probes.far import WHOLE
+from spectrope.core import SpectropeError
 
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
@@ -45,7 +51,39 @@ def absolute_record(absolute: Absolute, declaration: Declaration, noise: float) 
         declared_row=declared,
         verdict=verdict,
         findings=tuple(findings),
+        length=len(absolute.states),
         term=absolute.term if varies else None,
+    )
+
+
+def with_later_rows(
+    records: Sequence[AbsoluteRecord],
+    measured: Callable[[int], Sequence[Absolute]],
+    declaration: Declaration,
+    stop: int,
+    noise: float,
+) -> tuple[AbsoluteRecord, ...]:
+    """Records of tables with what differs at positions beyond the audit's, up to `WHOLE` of them.
+
+    Args:
+        records: Of the audit's length.
+        measured: The absolute terms at a length.
+        declaration: The configuration.
+        stop: Positions that the configuration declares.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    end = min(stop, WHOLE)
+    if not any(one.verdict == "matches" and one.table and one.length < end for one in records):
+        return tuple(records)
+    try:
+        later = [absolute_record(one, declaration, noise) for one in measured(end)]
+    except (SpectropeError, *FAILURES):  # which models of tables with fewer rows raise
+        return tuple(records)
+    return tuple(
+        replace(one, verdict=other.verdict, findings=other.findings, length=other.length)
+        if one.verdict == "matches" and one.table
+        else one
+        for one, other in zip(records, later, strict=True)
     )
 
 

@@ -17,15 +17,16 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layout import best_layout, moving_coordinates
 from spectrope.checkpoints.audit.precision import DTYPES
 from spectrope.checkpoints.audit.records import LayerRecord
-from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.checkpoints.probes.far import (
     AROUND,
     DEEPEST,
     chosen_positions,
-    far_kernels,
+    far_calls,
     masks_behind,
     takes_past,
     takes_positions,
+    whole_calls,
+    whole_length,
 )
 from spectrope.core import SpectropeError
 
@@ -105,21 +106,25 @@ def _rotations(
     turning = [one for one in records if one.verdict == "matches" and one.declared.turning is not None]
     if not stop or not turning:
         return []
-    if not takes_positions(model):
-        unchecked.append(f"positions from {length} on, as the model's code takes no positions")
-        return []
-    looked: set[int] = set()
-    for end in _ends(declaration, length, stop):
+    in_turn = takes_positions(model)
+    ends = _ends(declaration, length, stop) if in_turn else [whole_length(model, stop)]
+    if ends[-1] < stop:
+        unchecked.append(f"positions from {max(length, ends[-1])} on, as the model's code takes no positions")
+    modules, looked = [one.module for one in records], set[int]()
+    for end in (one for one in ends if one > length):
         positions = chosen_positions(_boundaries(declaration, records), length, end)
         try:
-            kernels = far_kernels(model, [one.module for one in records], positions, seed)
+            if in_turn:
+                calls = far_calls(model, modules, positions, seed)
+            else:
+                calls = whole_calls(model, modules, positions, end, seed)
         except (SpectropeError, *FAILURES):  # which models of other attention, or of tables, raise
             unchecked.append(f"positions from {length} on, at which the model did not run")
             continue
         looked |= set(positions)
         for one in turning:
             declared = _declared(declaration, one, end)
-            wrong = far_finding(kernels[one.module], declared, declaration, one, positions, noise)
+            wrong = far_finding(calls[one.module], declared, declaration, one, positions, noise)
             findings[one.module] += [] if wrong is None else [wrong]
     return sorted(looked)
 
@@ -152,7 +157,7 @@ def _declared(declaration: Declaration, record: LayerRecord, length: int) -> Lay
 
 
 def far_finding(
-    kernel: LayerKernel,
+    call: Call,
     declared: LayerEncoding,
     declaration: Declaration,
     record: LayerRecord,
@@ -163,7 +168,7 @@ def far_finding(
     p = torch.tensor(positions, dtype=torch.float64)
     if declared.turning is None:
         return None
-    vectors = torch.cat([x.double().flatten(0, 1) for x in (kernel.call.q, kernel.call.k)])
+    vectors = torch.cat([x.double().flatten(0, 1) for x in (call.q, call.k)])
     sizes = vectors.norm(dim=-1, keepdim=True).clamp(min=1e-300)
     vectors = vectors * (sizes[:, :1] / sizes)  # without a growth of the queries
     moving = moving_coordinates(vectors, noise)

@@ -67,10 +67,7 @@ class BothProbes:
             watch: Progress callback, called after every layer.
             exercised: Whether to run attention functions on random inputs, up to the length that allows it.
         """
-        inner = self.inner
-        absolutes = [
-            one for one in constant_token(inner, modules, length) if not self._behind_encoder(one.block)
-        ]
+        inner, absolutes = self.inner, self.absolutes(modules, length)
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
         ahead, norms = partial(sees_future, self.model), declared_norms(inner)
         subject = Subject(inner, self.declaration, ahead, varying, length, self.noise, norms)
@@ -91,6 +88,11 @@ class BothProbes:
             inner, modules, length, receive, contents=self.batch, seed=self.seed, exercised=exercised
         )
         return Probed(absolutes, records, remedies, untried, unread)
+
+    def absolutes(self, modules: list[str], length: int) -> list[Absolute]:
+        """The absolute term of each stack of layers that takes embeddings, at a length."""
+        found = constant_token(self.inner, modules, length)
+        return [one for one in found if not self._behind_encoder(one.block)]
 
     def _behind_encoder(self, block: str) -> bool:
         """Whether a stack takes what another one puts out, and no embeddings."""

@@ -174,6 +174,7 @@ class AbsoluteRecord:
         declared_row: Row at which the configuration's architecture starts; None where it declares no table.
         verdict: Whether they agree.
         findings: Where they differ.
+        length: Positions that were looked at, all of them.
         term: What varies over positions, with shape (t, c), if anything; no part of the JSON record.
     """
 
@@ -184,6 +185,7 @@ class AbsoluteRecord:
     declared_row: int | None
     verdict: LayerVerdict
     findings: tuple[Discrepancy, ...]
+    length: int = 0
     term: Float[Tensor, "t c"] | None = field(default=None, repr=False, compare=False)
 
 

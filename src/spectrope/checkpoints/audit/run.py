@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
-from spectrope.checkpoints.audit.absolutes import absolute_record
+from spectrope.checkpoints.audit.absolutes import absolute_record, with_later_rows
 from spectrope.checkpoints.audit.architectures import unexercised
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
@@ -139,6 +140,9 @@ def audit(
         reason = "it appears only in a further pass over inputs of another kind"
         every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
+        if reach:
+            measured = partial(probe.absolutes, modules)
+            embedded = with_later_rows(embedded, measured, declaration, trained or 0, noise)
         linear = LinearAudit(inner, declaration, modules, length, noise)
         decays = linear.records(cached=serving_modes is not False)
         indexing = IndexerAudit(inner, declaration, modules, length, noise, batch, seed)

@@ -179,12 +179,13 @@ def _indexing(audit: "Audit") -> str:
 
 def _beyond(audit: "Audit") -> list[str]:
     """Positions and windows that were not looked at."""
-    far = audit.far
+    far, rows = audit.far, max((one.length for one in audit.absolutes if one.table), default=0)
+    seen = f", except rows of the embeddings' tables up to {rows - 1}" if rows > audit.length else ""
     if far is None or not (far.positions or far.windows or far.unchecked):
-        return [f"positions from {audit.length} on"]
+        return [f"positions from {audit.length} on{seen}"]
     beyond = [position for position in far.positions if position >= audit.length]
     if not beyond:
-        return [f"rotations from position {audit.length} on", *far.unchecked]
+        return [f"rotations from position {audit.length} on{seen}", *far.unchecked]
     return [
         f"positions from {audit.length} on, except {len(beyond)} chosen ones up to {beyond[-1]}",
         *far.unchecked,

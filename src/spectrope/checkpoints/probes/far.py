@@ -1,6 +1,7 @@
 """Measure kernels at selected positions far beyond an audit's length, with few tokens."""
 
 import inspect
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -8,11 +9,14 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.adapters.claimed_cache import cache_of
+from spectrope.checkpoints.adapters.interface import uses_interface
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 
 MOST = 96  # Tokens of a pass.
 AROUND = 2  # Tokens on either side of the end of a window.
 DEEPEST = 16384  # Keys behind which the end of a window is looked at.
+WHOLE = 8192  # Tokens of a pass over all positions.
+LOGITS = 2**25  # Attention logits of such a pass, where a model computes them.
 
 
 def takes_positions(model: nn.Module) -> bool:
@@ -41,10 +45,8 @@ def chosen_positions(boundaries: Iterable[int], start: int, stop: int) -> list[i
     return kept if len(kept) <= MOST else [*kept[: MOST // 2], *kept[-MOST // 2 :]]
 
 
-def far_kernels(
-    model: nn.Module, modules: list[str], positions: Sequence[int], seed: int
-) -> dict[str, LayerKernel]:
-    """What each layer applies to constant content at these positions, by module.
+def far_calls(model: nn.Module, modules: list[str], positions: Sequence[int], seed: int) -> dict[str, Call]:
+    """Calls of each layer, by module, for constant content in a few tokens at these positions.
 
     Args:
         model: A Hugging Face model that takes positions, in evaluation mode.
@@ -52,15 +54,50 @@ def far_kernels(
         positions: Of the tokens, ascending from 0.
         seed: Of the contents.
     """
-    kernels: dict[str, LayerKernel] = {}
+    calls: dict[str, Call] = {}
     device = next(model.parameters()).device
     ids = torch.tensor(positions, device=device)[None].expand(2, -1)
 
     def receive(kernel: LayerKernel) -> None:
-        kernels[kernel.call.module] = kernel
+        calls[kernel.call.module] = kernel.call
 
     constant_content(model, modules, len(positions), receive, seed=seed, given={"position_ids": ids})
-    return kernels
+    return calls
+
+
+def whole_length(model: nn.Module, stop: int) -> int:
+    """Tokens of a pass over all positions below `stop` that takes little memory.
+
+    Models that reach their kernel through the library's attention interface run without attention.
+    """
+    if uses_interface(model):
+        return min(stop, WHOLE)
+    heads = int(getattr(model.config.get_text_config(), "num_attention_heads", None) or 1)
+    return min(stop, WHOLE, math.isqrt(LOGITS // heads))
+
+
+def whole_calls(
+    model: nn.Module, modules: list[str], positions: Sequence[int], length: int, seed: int
+) -> dict[str, Call]:
+    """Calls of each layer, by module, for constant content at all positions, of which some are kept.
+
+    Args:
+        model: A Hugging Face model, in evaluation mode; it need not take positions.
+        modules: Dotted names of its attention modules.
+        positions: Of the queries and keys that are kept.
+        length: Tokens of the pass.
+        seed: Of the content.
+    """
+    calls: dict[str, Call] = {}
+    at = list(positions)
+
+    def receive(kernel: LayerKernel) -> None:
+        call = kernel.call
+        q, k, allowed = call.q[..., at, :], call.k[..., at, :], call.allowed[..., at, :][..., at]
+        calls[call.module] = Call(call.module, q, k, None, allowed, call.scale)
+
+    constant_content(model, modules, length, receive, contents=1, seed=seed)
+    return calls
 
 
 def masks_behind(model: nn.Module, modules: list[str], past: int, seed: int) -> dict[str, Call]:

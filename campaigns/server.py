@@ -64,17 +64,31 @@ def load() -> None:
     import spectrope.lab.engines.local
     import spectrope.lab.training.loop
     import spectrope.study.commands.claims
-    from spectrope.figures import shell
 
-    shell._bundle()
+    draw_once()
     spectrope.lab.engines.local.START_METHOD = "fork"  # Workers that have loaded everything as well.
     checkpoint_every_step()
 
 
-def make_tiny() -> None:
-    """Let every scale of the study be tiny; a study folder of its own keeps such rows apart."""
-    from dataclasses import replace
+def draw_once() -> None:
+    """Make the script of pages and one chart: what is kept of the first ones takes seconds."""
+    import altair as alt
 
+    from spectrope.figures import base, shell
+
+    shell._bundle()
+    tooltip = [base.exact("y", "y")]
+    chart = alt.Chart().mark_line().encode(x="x:Q", y="y:Q", detail="seed:N", tooltip=tooltip)
+    base.Marks([{}], chart.encode(color=base.colour(["rope"]), opacity=base.emphasised())).spec()
+
+
+def make_tiny() -> None:
+    """Let every scale of the study be tiny, and steps be timed once; a study folder of its own keeps such
+    rows apart."""
+    from dataclasses import replace
+    from functools import partial
+
+    from spectrope.lab.training import laboratory
     from spectrope.lab.training.scales import Preset, Scale
 
     preset_of = Scale.__getitem__
@@ -85,6 +99,7 @@ def make_tiny() -> None:
         training = replace(preset.training, epochs=1, batch_size=32, micro_batch=32, eval_examples=20)
         return replace(preset, model=model, training=training, n_examples=100)
 
+    laboratory.median_seconds = partial(laboratory.median_seconds, steps=1)
     Scale.__getitem__ = tiny  # pyright: ignore[reportAttributeAccessIssue]
 
 

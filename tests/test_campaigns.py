@@ -29,7 +29,7 @@ def sample(name: str, *options: str) -> str:
 @needs_compiler
 def test_a_command_goes_on_wherever_it_is_killed_or_refused():
     told = sample("crashes", "--commands", "train", "--most", "12")
-    assert re.search(r"train: 12 trials at \d\d+ points, 0 faults", told)
+    assert re.search(r"train: 12 trials at \d\d+ points, \d+ left, 0 faults", told)
 
 
 def test_every_reader_refuses_or_accepts_what_is_damaged():

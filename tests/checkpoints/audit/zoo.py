@@ -53,6 +53,7 @@ SIZES: dict[str, Any] = {
     "zero_expert_num": 2,
     "linear_num_heads": 4,
     "linear_head_dim": 16,
+    "index_n_heads": 4,
     "q_lora_rank": 24,
     "kv_lora_rank": 16,
     "rotary_dim": 8,

@@ -128,7 +128,7 @@ CALLS = Calls()
 
 
 def _of_one_call(wrapped: Callable[..., Any], fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose arguments and results are checked against the same sizes of axes, where its call is."""
+    """A function whose arguments and results are checked, if the call is, against the same sizes of axes."""
     test, calls = 0, 0
 
     @functools.wraps(wrapped)

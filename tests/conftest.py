@@ -1,5 +1,5 @@
-"""Array annotations are checked at run time in every test: the first calls of each function, and some later ones.
-Each process computes on one thread.
+"""Array annotations are checked at run time in every test, as `tests.checks` says; each process computes on one
+thread.
 
 Properties are tried on the same examples every time, however long one takes on a busy machine.
 """

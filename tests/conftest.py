@@ -1,5 +1,4 @@
-"""Array annotations are checked at run time in every test, as `tests.checks` says; each process computes on one
-thread.
+"""Array annotations are checked at run time in every test (see `tests.checks`), on one thread per process.
 
 Properties are tried on the same examples every time, however long one takes on a busy machine.
 """

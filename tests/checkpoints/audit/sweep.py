@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import transformers
 from tests.checkpoints.audit.families import ROPES, YARN
-from tests.checkpoints.audit.zoo import HEADS, LENGTH, OWN, families, small_config
+from tests.checkpoints.audit.zoo import HEADS, LENGTH, OWN, families, model_class, small_config
 
 from spectrope.checkpoints.audit import Audit, audit
 from spectrope.core import SpectropeError
@@ -319,6 +319,10 @@ SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
     "xglm": {"not scaled": {"scale_embedding": False}},
     "ctrl": {"six heads": {"n_embd": 96, "n_head": 6}},
     "openai-gpt": {"two heads": {"n_head": 2}},
+    "zamba2": {
+        "attention turns": {"use_mem_rope": True},
+        "attention turns, long": {"use_mem_rope": True, "use_long_context": True},
+    },
     "roformer": {"values turn": {"rotary_value": True}},
     "esmc": {"two heads": {"num_attention_heads": 2}},
     "eurobert": {"grouped": {"num_key_value_heads": 1}},
@@ -386,7 +390,7 @@ def build(one: Edited) -> torch.nn.Module:
     fields = {key: value for key, value in one.fields.items() if key != "attn_implementation"}
     cls = type(small_config(one.family))
     name = HEADS[families()[one.family]][one.family]
-    model = getattr(transformers, name if isinstance(name, str) else name[0])
+    model = model_class(small_config(one.family), name if isinstance(name, str) else name[0])
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

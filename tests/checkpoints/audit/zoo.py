@@ -1,5 +1,6 @@
 """Small random-weight models of every text family of the library, built from their configuration classes."""
 
+import importlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,7 +87,9 @@ OWN: dict[str, dict[str, Any]] = {
     "dots1": {"n_shared_experts": 1},
     "dots3_note_text": MHA,
     "esmc": MHA,
-    "glm5_next_text": MHA,
+    "glm5_next_text": MHA
+    | {"qk_rope_head_dim": 0, "head_dim": 0, "layer_types": ["linear_attention", "indexed_attention"]}
+    | {"indexer_types": ["full"] * 2, "mlp_layer_types": ["dense"] * 2, "index_kpool": 4},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 16},
     "reformer": {"is_decoder": True, "axial_pos_embds": False},
     "zaya": {"num_experts_per_tok": 1},
@@ -108,13 +111,18 @@ OWN: dict[str, dict[str, Any]] = {
     "qwen3_next": {"layer_types": ["linear_attention", "full_attention"]},
     "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]},
     "qwen3_5_moe_text": {"layer_types": ["linear_attention", "full_attention"]},
-    "qwen4_exp_text": {"layer_types": ["linear_attention", "full_attention"]},
+    "qwen4_exp_text": {"layer_types": ["linear_attention", "indexed_attention"], "hc_lowrank": 16}
+    | {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16}
+    | {"indexer_budget": 2048, "indexer_compress_ratio": 16},
     "bailing_hybrid": MHA | {"layer_types": ["linear_attention", "full_attention"]},
     "kimi_linear": MHA | {"layer_types": ["linear_attention", "full_attention"]},
     "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "lfm3": {"layer_types": ["conv", "full_attention"]},
     "recurrent_gemma": {"num_hidden_layers": 3},
+    "zamba2": MHA
+    | {"layers_block_type": ["linear_attention", "hybrid"], "n_mamba_heads": 8}
+    | {"attention_hidden_size": 128, "attention_head_dim": 32, "mamba_headdim": 16, "kv_channels": 16},
     "zamba": {"num_hidden_layers": 4, "layer_types": ["mamba", "hybrid"] * 2},
     "cosmos3_edge_text": {"rope_parameters": ROPE | {"mrope_section": [4, 2, 2]}},
     "hunyuan_vl_text": {"rope_parameters": ROPE | {"xdrope_section": [2, 2, 2, 2]}},
@@ -182,7 +190,7 @@ def build(variant: Variant) -> torch.nn.Module:
     """
     config = small_config(variant.family, variant.rope)
     name = HEADS[variant.head][variant.family]
-    cls = getattr(transformers, name if isinstance(name, str) else name[0])
+    cls = model_class(config, name if isinstance(name, str) else name[0])
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")  # of the library's own initialisation
         count = sum(weights.numel() for weights in cls(config).parameters())
@@ -196,6 +204,12 @@ def build(variant: Variant) -> torch.nn.Module:
         if key.endswith("norm.weight"):  # ones would hide on which side of a rotation they lie
             weights.data.uniform_(0.5, 1.5)
     return in_precision(model, variant.dtype)
+
+
+def model_class(config: Any, name: str) -> Any:
+    """The class of a name; some parts of models are known to the module of their configuration alone."""
+    code = type(config).__module__.replace(".configuration_", ".modeling_")
+    return getattr(transformers, name, None) or getattr(importlib.import_module(code), name)
 
 
 def in_precision(model: torch.nn.Module, dtype: str) -> torch.nn.Module:

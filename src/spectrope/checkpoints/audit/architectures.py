@@ -66,7 +66,7 @@ TABLES: dict[str, int | str] = {
     **dict.fromkeys(_AFTER_PADDING, "pad"),
 }
 POSITIONLESS = frozenset(
-    {"jamba", "kimi_linear", "nemotron_h", "zamba"}
+    {"glm5_next_text", "jamba", "kimi_linear", "nemotron_h", "zamba"}
 )  # Whose mixers carry position instead.
 ROTATES_IN_WINDOWS_ALONE = frozenset({"afmoe", "cohere2", "exaone4", "exaone_moe", "flint", "kolibri1"})
 WINDOWS_EVERYWHERE = frozenset({"minimax"})  # In layers of every type, where a window is declared.
@@ -103,6 +103,8 @@ def rotates(declaration: Declaration, layer: int, layer_type: str) -> bool:
         return bool(pattern[layer])
     if (bases := declaration.get("layer_rope_theta")) is not None:
         return bool(bases[layer])
+    if declaration.get("use_mem_rope") is False:
+        return False
     family = declaration.model_type
     if family == "granitemoehybrid":
         return declaration.get("position_embedding_type") == "rope"

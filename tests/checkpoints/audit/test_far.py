@@ -151,6 +151,13 @@ def test_rows_of_tables_are_looked_at_up_to_the_declared_length(table):
     )
 
 
+def test_a_table_with_fewer_rows_than_declared_is_read_to_its_end():
+    model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": 100})
+    model.config.n_positions = 128
+    found = audit(model, length=LENGTH)
+    assert [(one.length, one.verdict) for one in found.absolutes] == [(100, "matches")]
+
+
 def test_rows_that_stay_beyond_the_audited_length_are_named():
     model = build("GPT2", "LMHeadModel", **GPT2)
     own = model.transformer.wpe.forward

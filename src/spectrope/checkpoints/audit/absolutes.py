@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from spectrope.checkpoints.adapters import FAILURES
 from spectrope.checkpoints.audit.compare import Discrepancy
@@ -12,7 +13,7 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerVerdict
 from spectrope.checkpoints.audit.restarts import named_positions
 from spectrope.checkpoints.audit.sinusoids import declared_sinusoids, departure
-from spectrope.checkpoints.probes.constant_token import Absolute
+from spectrope.checkpoints.probes.constant_token import Absolute, table_of
 from spectrope.checkpoints.probes.far import WHOLE
 from spectrope.core import SpectropeError
 
@@ -59,6 +60,7 @@ def absolute_record(absolute: Absolute, declaration: Declaration, noise: float) 
 def with_later_rows(
     records: Sequence[AbsoluteRecord],
     measured: Callable[[int], Sequence[Absolute]],
+    model: nn.Module,
     declaration: Declaration,
     stop: int,
     noise: float,
@@ -68,23 +70,31 @@ def with_later_rows(
     Args:
         records: Of the audit's length.
         measured: The absolute terms at a length.
+        model: Without its head.
         declaration: The configuration.
         stop: Positions that the configuration declares.
         noise: Relative rounding error of the model's arithmetic.
     """
-    end = min(stop, WHOLE)
-    if not any(one.verdict == "matches" and one.table and one.length < end for one in records):
+    right = [one for one in records if one.verdict == "matches" and one.table]
+    end = min(stop, WHOLE, *(_positions_of(model, one) for one in right))
+    if not any(one.length < end for one in right):
         return tuple(records)
     try:
         later = [absolute_record(one, declaration, noise) for one in measured(end)]
-    except (SpectropeError, *FAILURES):  # which models of tables with fewer rows raise
+    except (SpectropeError, *FAILURES):  # which models that take fewer positions for other reasons raise
         return tuple(records)
     return tuple(
         replace(one, verdict=other.verdict, findings=other.findings, length=other.length)
-        if one.verdict == "matches" and one.table
+        if one in right
         else one
         for one, other in zip(records, later, strict=True)
     )
+
+
+def _positions_of(model: nn.Module, record: AbsoluteRecord) -> int:
+    """Positions that the rows of a table hold; more would end the process on some devices."""
+    table = table_of(record.table, model.get_submodule(record.table))
+    return WHOLE if table is None else len(table) - max(0, record.first_row or 0)
 
 
 def _lookups(absolute: Absolute, declared: int) -> list[Discrepancy]:

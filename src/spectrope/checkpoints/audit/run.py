@@ -142,7 +142,7 @@ def audit(
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
         if reach:
             measured = partial(probe.absolutes, modules)
-            embedded = with_later_rows(embedded, measured, declaration, trained or 0, noise)
+            embedded = with_later_rows(embedded, measured, inner, declaration, trained or 0, noise)
         linear = LinearAudit(inner, declaration, modules, length, noise)
         decays = linear.records(cached=serving_modes is not False)
         indexing = IndexerAudit(inner, declaration, modules, length, noise, batch, seed)

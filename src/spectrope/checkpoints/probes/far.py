@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -72,7 +73,8 @@ def whole_length(model: nn.Module, stop: int) -> int:
     """
     if uses_interface(model):
         return min(stop, WHOLE)
-    heads = int(getattr(model.config.get_text_config(), "num_attention_heads", None) or 1)
+    config: Any = model.config
+    heads = int(getattr(config.get_text_config(), "num_attention_heads", None) or 1)
     return min(stop, WHOLE, math.isqrt(LOGITS // heads))
 
 

@@ -47,12 +47,17 @@ class Journal:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self.outcomes = {one.key: one for one in _read(path)}
+        if path.exists() and not path.read_text().endswith("\n"):
+            self._append("\n")
 
     def add(self, outcome: Outcome) -> None:
         """Keep one outcome."""
         self.outcomes[outcome.key] = outcome
+        self._append(json.dumps(asdict(outcome)) + "\n")
+
+    def _append(self, text: str) -> None:
         with self.path.open("a") as file:
-            file.write(json.dumps(asdict(outcome)) + "\n")
+            file.write(text)
 
 
 def journal_of(campaign: str, part: str, asked: str, folder: Path = JOURNALS) -> Journal:

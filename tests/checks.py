@@ -2,9 +2,8 @@
 
 jaxtyping checks each argument twice, before and after the call, and binds all of them for its messages. Here
 beartype alone makes the same checks, each once; where arrays are annotated, the sizes of their axes are those
-of one call, so that `Float[Tensor, "n m"]` and `Float[Tensor, " n"]` must agree on n. In each test the first
-calls of such a function are checked, and some of the later ones (`Calls`), as checks of arrays take time. The
-checks of a function that is defined inside another are compiled once, not each time the outer one runs.
+of one call, so that `Float[Tensor, "n m"]` and `Float[Tensor, " n"]` must agree on n. The checks of a
+function that is defined inside another are compiled once, not each time the outer one runs.
 """
 
 import dataclasses
@@ -48,7 +47,7 @@ def _compiled(fn: FunctionType, typechecker: Callable) -> Callable[..., Any]:
     fn.__annotations__ = meant
     wrapped = beartype(fn)
     fn.__annotations__ = wrapped.__annotations__ = written
-    return _of_one_call(wrapped, fn) if has_arrays else wrapped
+    return _of_one_call(wrapped) if has_arrays else wrapped
 
 
 def _meant(fn: FunctionType) -> dict[str, Any]:
@@ -107,41 +106,17 @@ def _compiled_once(fn: FunctionType) -> Callable[..., Any]:
     if compiled is None or not compiled.fits(fn):
         compiled = _INNER[fn.__code__] = _Compiled.of(fn)
     wrapped = compiled.around(fn)
-    return _of_one_call(wrapped, fn) if compiled.has_arrays else wrapped
+    return _of_one_call(wrapped) if compiled.has_arrays else wrapped
 
 
-@dataclass
-class Calls:
-    """Counts the calls of each function that has arrays, and says which are checked.
+def _of_one_call(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose arguments and results are checked against the same sizes of axes."""
 
-    Args:
-        first: Calls of a function in one test that are all checked.
-        every: Of the later ones, one in so many is.
-    """
-
-    first: int = 16
-    every: int = 8
-    number: int = 0  # Of the test.
-
-
-CALLS = Calls()
-
-
-def _of_one_call(wrapped: Callable[..., Any], fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose arguments and results are checked, if the call is, against the same sizes of axes."""
-    test, calls = 0, 0
-
-    @functools.wraps(wrapped)
+    @functools.wraps(fn)
     def with_own_sizes(*args: Any, **kwargs: Any) -> Any:
-        nonlocal test, calls
-        if test != CALLS.number:
-            test, calls = CALLS.number, 0
-        calls += 1
-        if calls > CALLS.first and calls % CALLS.every:
-            return fn(*args, **kwargs)
         push_shape_memo({})
         try:
-            return wrapped(*args, **kwargs)
+            return fn(*args, **kwargs)
         finally:
             pop_shape_memo()
 

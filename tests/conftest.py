@@ -1,4 +1,4 @@
-"""Array annotations are checked at run time in every test (see `tests.checks`), on one thread per process.
+"""Array annotations are checked at run time in every test; each process computes on one thread.
 
 Properties are tried on the same examples every time, however long one takes on a busy machine.
 """
@@ -23,7 +23,7 @@ import spectrope.core.errors  # noqa: F401  # Not checked: it has no arrays, and
 with mock.patch("random.getrandbits", random.Random(0).getrandbits):
     import beartype._check.code.codemain  # noqa: F401
 
-from tests.checks import CALLS, checked
+from tests.checks import checked
 
 # Checked modules take seconds to compile: every process that tests start shares what one has compiled.
 sys.dont_write_bytecode = False
@@ -51,11 +51,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest tests first, so that short ones are left to even out the work of both processes."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
-
-
-def pytest_runtest_setup() -> None:
-    """Count the calls of each checked function from the start of each test."""
-    CALLS.number += 1
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,7 @@ import torch
 from beartype import beartype
 from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float
-from tests.checks import CALLS, JAXTYPED, checked
+from tests.checks import JAXTYPED, checked
 from torch import Tensor
 
 from spectrope.stats.paired import net_loss_p
@@ -45,22 +45,6 @@ def test_with_arrays_shapes_are_checked_across_arguments_and_results():
     for wrong in ((torch.ones(3),), (torch.ones(3, 2), (torch.ones(3),)), (torch.ones(2, 3),)):
         with pytest.raises(BeartypeCallHintViolation, match="violates type hint"):
             shaped_checked(*wrong)
-
-
-def test_the_first_calls_in_a_test_are_checked_and_some_of_the_later_ones(monkeypatch):
-    shaped_checked, wrong = check(shaped), torch.ones(3)[:, None, None]
-    for test in (1, 2):
-        monkeypatch.setattr(CALLS, "number", CALLS.number + test)
-        for _ in range(CALLS.first):
-            with pytest.raises(BeartypeCallHintViolation, match="violates type hint"):
-                shaped_checked(wrong)
-        found = 0
-        for _ in range(4 * CALLS.every):
-            try:
-                shaped_checked(wrong)
-            except BeartypeCallHintViolation:
-                found += 1
-        assert found == 4
 
 
 def test_fields_of_dataclasses_are_checked():

@@ -39,7 +39,7 @@ from campaigns.faults import (
     scratch,
 )
 from campaigns.harness import store
-from campaigns.journal import JOURNALS, Journal, Outcome, journal_of
+from campaigns.journal import JOURNALS, Journal, Key, Outcome, journal_of
 
 KILLED = -signal.SIGKILL
 LOSSES = 2  # Random ones at each crash point, beside the loss of everything.
@@ -49,17 +49,15 @@ LOST = 4  # Exit code where an environment was lost.
 
 @dataclass(frozen=True)
 class Trial:
-    """Something to do to a command at one of its calls; the names are those of its `Outcome`."""
+    """Something to do to a command at one of its calls.
 
-    kind: str
-    number: int
-    draw: int
-    carry_out: Callable[[], tuple[bool, list[str]]]  # Whether the state was new, and the faults.
+    Args:
+        key: What tells it from the others of its command; see `Outcome`.
+        carry_out: Does it, and returns whether the state was new, and the faults.
+    """
 
-    @property
-    def key(self) -> tuple[str, int, int]:
-        """What tells it from the others of its command."""
-        return self.kind, self.number, self.draw
+    key: Key
+    carry_out: Callable[[], tuple[bool, list[str]]]
 
     def __call__(self) -> Outcome:
         begun = time.monotonic()
@@ -137,10 +135,10 @@ class Campaign:
         for number in [*points, len(disk.calls) + 1]:
             for which, files in enumerate(disk.losses(number - 1, self.draw, LOSSES)):
                 if self._is_new_state(files):
-                    yield Trial("power lost", number, which, partial(self._lose, number, files))
+                    yield Trial(("power lost", number, which), partial(self._lose, number, files))
 
     def _disturbance(self, kind: str, fault: Fault) -> Trial:
-        return Trial(kind, fault.number, 0, partial(self._disturb, fault))
+        return Trial((kind, fault.number, 0), partial(self._disturb, fault))
 
     def _disturb(self, fault: Fault) -> tuple[bool, list[str]]:
         """Carry the command out with a fault, then go on without it, and compare."""

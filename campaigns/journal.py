@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 JOURNALS = ROOT / "build" / "campaigns"
 
+Key = tuple[str, int, int]  # Kind, number and draw of an `Outcome`.
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -18,7 +20,7 @@ class Outcome:
         kind: What was done to the command.
         number: Of the call at which it was done, from 1.
         draw: Which of several random states it was, from 0.
-        new: Whether the state after the fault differed from all before.
+        new: Whether the state after the fault differed from all before it in the same process.
         faults: What went wrong, a line each.
         seconds: How long it took.
     """
@@ -31,7 +33,7 @@ class Outcome:
     seconds: float
 
     @property
-    def key(self) -> tuple[str, int, int]:
+    def key(self) -> Key:
         """What tells the trial from the others of its command."""
         return self.kind, self.number, self.draw
 

@@ -128,7 +128,7 @@ def begun(job: Job, root: Path) -> None:
 
 
 def long(name: str) -> Experiment:
-    """Many hundred steps, so that it still trains when a worker is killed."""
+    """Some five hundred steps, so that it still trains when a worker is killed."""
     one = tiny(name, epochs=24)
     return replace(one, training=replace(one.training, batch_size=4, eval_examples=8))
 

@@ -109,7 +109,10 @@ def _rotations(
     in_turn = takes_positions(model)
     ends = _ends(declaration, length, stop) if in_turn else [whole_length(model, stop)]
     if ends[-1] < stop:
-        unchecked.append(f"positions from {max(length, ends[-1])} on, as the model's code takes no positions")
+        first = max(length, ends[-1])
+        unchecked.append(
+            f"positions from {first} on (the code takes no positions, so every token before them would run)"
+        )
     modules, looked = [one.module for one in records], set[int]()
     for end in (one for one in ends if one > length):
         positions = chosen_positions(_boundaries(declaration, records), length, end)

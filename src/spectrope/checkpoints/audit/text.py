@@ -179,8 +179,8 @@ def _indexing(audit: "Audit") -> str:
 
 def _beyond(audit: "Audit") -> list[str]:
     """Positions and windows that were not looked at."""
-    far, rows = audit.far, max((one.length for one in audit.absolutes if one.table), default=0)
-    seen = f", except rows of the embeddings' tables up to {rows - 1}" if rows > audit.length else ""
+    far, end = audit.far, max((one.length for one in audit.absolutes if one.table), default=0)
+    seen = f", except in the embeddings' tables, up to position {end - 1}" if end > audit.length else ""
     if far is None or not (far.positions or far.windows or far.unchecked):
         return [f"positions from {audit.length} on{seen}"]
     beyond = [position for position in far.positions if position >= audit.length]

@@ -23,7 +23,7 @@ from spectrope.store import find_runs
 from spectrope.study.rows import StudyRow
 
 SCRIPT = """
-import json, os, pathlib, signal, sys
+import json, os, pathlib, signal, sys, time
 sys.path.insert(0, {tests!r})
 import test_local as t
 import ray
@@ -89,10 +89,28 @@ def carry_out(plan, root, act):
         print(json.dumps({{"stop": str(stop)}}))
     print(json.dumps({{"end": root}}), flush=True)
 
+class SlowBoard(overseer.Board):
+    def is_stopping(self):
+        time.sleep(1)
+        return super().is_stopping()
+
+def ask(board):
+    overseer._ask(board)
+    return time.time()
+
+def now():
+    return time.time()
+
+def keeps_its_processors():
+    both = ray.remote(num_cpus=2)
+    answered = both(ask).remote(ray.remote(num_cpus=0)(SlowBoard).remote())
+    return ray.get(both(now).remote()) >= ray.get(answered)
+
 overseer.SECONDS_BETWEEN_LOOKS = 0.02
 engine = Ray(workers=2)
 engine._connect(ray)  # One cluster for both plans; the second finds both workers ready.
 carry_out(*sys.argv[1:3], interrupt)
+print(json.dumps({{"waits in place": keeps_its_processors()}}), flush=True)
 carry_out(*sys.argv[3:5], kill)
 ray.shutdown()
 """
@@ -140,6 +158,7 @@ def test_one_signal_stops_a_sweep_and_a_worker_killed_in_mid_sweep_costs_no_resu
     jobs.append(Job(replace(jobs[2].experiment, seed=1)))
     begun(jobs[0], tmp_path / "ray")
     stopped, killed = on_ray((endless, tmp_path / "stopped"), (jobs, tmp_path / "ray"))
+    assert killed.pop(1) == {"waits in place": True}
     assert_no_result_is_lost(jobs, tmp_path, killed)
     assert {"stop": "stopped; every run is saved."} in stopped
     runs = find_runs(tmp_path / "stopped")

@@ -372,7 +372,11 @@ def asked_to_stop(ask: Callable[[], bool]) -> Stop:
 
 
 def _ask(board: Any) -> bool:
-    return _ray().get(board.is_stopping.remote())
+    """Whether a stop has been requested.
+
+    While a task waits in `ray.get`, Ray lends its processors to another task; so this waits outside Ray.
+    """
+    return board.is_stopping.remote().future().result()
 
 
 def _oversee(

@@ -18,7 +18,8 @@ from spectrope.core.errors import ConfigError, Interrupted, SpectropeWarning, St
 from spectrope.core.progress import Progress
 from spectrope.lab.engines import ray as overseer
 from spectrope.lab.engines.base import EngineError, LostError
-from spectrope.lab.engines.ray import RETRIES, Board, Ray
+from spectrope.lab.engines.board import Board
+from spectrope.lab.engines.ray import RETRIES, Ray
 from spectrope.lab.job import Job
 from spectrope.study.rows import StudyRow
 from spectrope.study.study import record_of

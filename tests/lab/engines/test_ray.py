@@ -222,3 +222,8 @@ def test_a_stop_is_asked_for_now_and_then_alone():
     assert [stop() for _ in range(1000)] == [False] * 1000
     assert len(asked) < 10
     assert asked_to_stop(lambda: True)()
+
+
+def test_the_process_of_the_board_loads_no_torch():
+    code = "import sys, spectrope.lab.engines.board; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -31,6 +31,7 @@ from spectrope.core import (
     unwatched,
 )
 from spectrope.lab.engines.base import Engine, EngineError, Harvested, LostError
+from spectrope.lab.engines.board import Board
 from spectrope.lab.engines.local import numbered, throttled
 from spectrope.lab.job import Job, complete
 from spectrope.store import Run
@@ -42,31 +43,6 @@ SECONDS_OF_PATIENCE = 15.0  # After which the user is told that Ray is still sta
 LIMITS = ("RAY_gcs_server_request_timeout_seconds", "RAY_NUM_REDIS_GET_RETRIES")  # Ray's own, when it starts.
 GO_ON = "finished runs are kept. To continue, run the same command on a working cluster."
 RETRIES = 10  # How often a job is begun again after its worker has died.
-
-
-class Board:
-    """Actor on the cluster to which workers report progress and from which they read stop requests."""
-
-    def __init__(self) -> None:
-        self.reports: list[Progress] = []
-        self.stopping = False
-
-    def tell(self, progress: Progress) -> None:
-        """Report the progress of a job."""
-        self.reports.append(progress)
-
-    def take(self) -> list[Progress]:
-        """Return the reports since the last call, and clear them."""
-        taken, self.reports = self.reports, []
-        return taken
-
-    def stop(self) -> None:
-        """Request that all jobs stop at their next safe point."""
-        self.stopping = True
-
-    def is_stopping(self) -> bool:
-        """Whether a stop has been requested."""
-        return self.stopping
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,16 @@ import json
 import pytest
 import torch
 from tests.checkpoints.audit.families import LENGTH, build, llama
-from tests.checkpoints.audit.injections import at_kernel, later, looked_up, masked, rotating
+from tests.checkpoints.audit.injections import (
+    at_kernel,
+    later,
+    looked_up,
+    masked,
+    rotating,
+    sinusoidal,
+)
 from tests.checkpoints.audit.museum import NAMES
-from tests.checkpoints.audit.test_injections import model_of
+from tests.checkpoints.audit.test_injections import halves_swapped, model_of
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.predictions import Predictions
@@ -31,6 +38,7 @@ RESTORED = (
     "parts of the sequence in zigzag",
     "buckets both ways in a decoder",
     "biases scaled with the logits",
+    "rows from 0 instead of after the padding's",
 )
 
 
@@ -49,6 +57,30 @@ def test_the_impact_is_the_divergence_from_the_sound_model(name, monkeypatch):
     assert record.impact.lengths[-1] == LENGTH - 1
     if record.impact.loss is not None:
         assert record.impact.loss == pytest.approx(wrong.loss(wrong.seen) - sound.loss(sound.seen), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "inject", "said"),
+    [
+        ("gpt2", looked_up(lambda rows: rows + 1), "first position: row 0 declared, row 1 effective"),
+        ("gpt2", looked_up(lambda rows: rows.flip(-1)), "positions: those of the tokens declared"),
+        ("xglm", sinusoidal(halves_swapped), "cosines before sines effective"),
+        ("xglm", sinusoidal(lambda table: 2 * table.roll(-1, 0)), "vectors of no known convention effective"),
+    ],
+)
+def test_the_impact_of_a_table_of_positions_is_the_divergence_from_the_sound_model(
+    name, inject, said, monkeypatch
+):
+    sound = Predictions.of(model_of(name), LENGTH, 0)
+    model = model_of(name)
+    inject(model, monkeypatch)
+    (record,) = audit(model, length=LENGTH).records
+    assert said in record.message
+    wrong = Predictions.of(model, LENGTH, 0)
+    direct = (sound.seen.exp() * (sound.seen - wrong.seen)).sum(-1).mean().item()
+    assert direct > 1e-6
+    assert record.impact.divergence == pytest.approx(direct, rel=1e-3)
+    assert "next-token divergence" in str(record.impact)
 
 
 def test_a_shift_of_queries_and_keys_alike_is_harmless(monkeypatch):
@@ -83,7 +115,7 @@ def test_a_finding_of_a_window_has_no_impact_before_it(monkeypatch):
     ("name", "inject", "code", "reason"),
     [
         ("bloom", None, "SPE404", "its code calls no attention function that can be replaced"),
-        ("gpt2", looked_up(lambda rows: rows + 1), "SPE402", "it does not belong to an attention layer"),
+        ("gpt2", looked_up(lambda rows: 0 * rows), "SPE401", "no table whose rows differ is looked up"),
         (
             "llama-default",
             at_kernel(lambda q, k, v: (q, k * (1 + 0.01 * torch.arange(k.shape[2]))[:, None], v)),

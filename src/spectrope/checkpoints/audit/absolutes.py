@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import torch
 from torch import nn
+from torch.nn.functional import pad
 
 from spectrope.checkpoints.adapters import FAILURES
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import declared_offset
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerVerdict
 from spectrope.checkpoints.audit.restarts import named_positions
-from spectrope.checkpoints.audit.sinusoids import declared_sinusoids, departure
+from spectrope.checkpoints.audit.sinusoids import declared_sinusoids, departure, sinusoids
+from spectrope.checkpoints.audit.substitution import Rows
 from spectrope.checkpoints.probes.constant_token import Absolute, table_of
 from spectrope.checkpoints.probes.far import WHOLE
 from spectrope.core import SpectropeError
@@ -55,6 +58,28 @@ def absolute_record(absolute: Absolute, declaration: Declaration, noise: float) 
         length=len(absolute.states),
         term=absolute.term if varies else None,
     )
+
+
+def absolute_remedies(
+    absolute: Absolute, record: AbsoluteRecord, model: nn.Module, declaration: Declaration
+) -> list[Remedy]:
+    """What would put each finding of an absolute term right.
+
+    Args:
+        absolute: As measured.
+        record: Of it.
+        model: Without its head.
+        declaration: The configuration.
+    """
+    module = model.get_submodule(record.table)
+    table, first = table_of(record.table, module), record.declared_row
+    if absolute.looked_up is None or table is None or first is None:
+        return [Remedy(module, one, "no table whose rows differ is looked up") for one in record.findings]
+    rows, computed = table[first:], declared_sinusoids(declaration)
+    if computed:
+        positions, width = torch.arange(len(rows)) + first, rows.shape[1] - rows.shape[1] % 2
+        rows = pad(sinusoids(positions, width, computed), (0, rows.shape[1] - width))
+    return [Remedy(module, one, Rows(rows)) for one in record.findings]
 
 
 def with_later_rows(

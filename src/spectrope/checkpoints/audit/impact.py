@@ -16,7 +16,7 @@ class Impact:
             predict next tokens.
         lengths: Numbers of tokens read, ascending.
         by_length: Divergence at each of these lengths.
-        layers: Number of layers in which the finding was corrected together.
+        layers: Number of layers, or of tables of positions, in which the finding was corrected together.
         reason: Why nothing was computed; "" if it was.
         rounding: Divergence that can be due to rounding.
         on_text: Whether the tokens are those of a given text; otherwise they are random and repeated once.

@@ -25,7 +25,7 @@ from spectrope.checkpoints.audit.norms import freed_of_norms, norm_findings
 from spectrope.checkpoints.audit.places import Places, place_of, places_of
 from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.reach import Reach, reach_of
-from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
+from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerRecord, LayerVerdict, Position
 from spectrope.checkpoints.audit.relative_fit import Reading, read_logits
 from spectrope.checkpoints.audit.relative_parts import parts_of
 from spectrope.checkpoints.audit.substitution import Substitution, substitution_of
@@ -200,9 +200,11 @@ def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> l
 BEYOND = "it appears only beyond the audited length"
 
 
-def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module, reason: str = BEYOND) -> list[Remedy]:
+def beyond(
+    record: LayerRecord | AbsoluteRecord, known: list[Remedy], model: nn.Module, reason: str = BEYOND
+) -> list[Remedy]:
     """Remedies of findings that no sequence of tokens of the audited length shows, for that reason."""
-    module = model.get_submodule(record.module)
+    module = model.get_submodule(record.table if isinstance(record, AbsoluteRecord) else record.module)
     return [Remedy(module, one, reason) for one in record.findings[len(known) :]]
 
 

@@ -1,5 +1,6 @@
 """Measure the impact of findings: compare the model with a copy in which a layer is corrected."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from spectrope.checkpoints.adapters import FAILURES, Inputs, drawn_weights
 from spectrope.checkpoints.adapters.substitute import Given, substituting
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.impact import HARMLESS, Impact
-from spectrope.checkpoints.audit.substitution import Substitution
+from spectrope.checkpoints.audit.substitution import Rows, Substitution
 from spectrope.core import UnsupportedError, torch_stream
 
 LONGEST = 512  # Tokens of a sequence.
@@ -21,17 +22,17 @@ MOST = 48  # Positions at which predictions are compared.
 
 @dataclass(frozen=True, eq=False)
 class Remedy:
-    """Correction of one layer in one property, or the reason why there is none.
+    """Correction of one layer or table of positions in one property, or the reason why there is none.
 
     Args:
-        module: That attends.
+        module: That attends, or that holds the table.
         finding: What is wrong.
         substitution: What takes its place, or the reason why nothing does.
     """
 
     module: nn.Module
     finding: Discrepancy
-    substitution: Substitution | str
+    substitution: Substitution | Rows | str
 
 
 def measure_impacts(
@@ -154,7 +155,7 @@ class Predictions:
             return f"the model does not predict tokens here: {type(error).__name__}"
         return cls(model, inputs | ids, tokens, places, seen, next_token, text is not None)
 
-    def predicted(self, changes: Mapping[nn.Module, Substitution]) -> Float[Tensor, "m v"]:
+    def predicted(self, changes: Mapping[nn.Module, Substitution | Rows]) -> Float[Tensor, "m v"]:
         """Logarithms of the probabilities of tokens after some of them, with changes in some modules."""
         return _predicted(self.model, self.inputs, self.places, changes)
 
@@ -168,13 +169,21 @@ def _predicted(
     model: nn.Module,
     inputs: Mapping[str, Any],
     places: Int[Tensor, " m"],
-    changes: Mapping[nn.Module, Substitution],
+    changes: Mapping[nn.Module, Substitution | Rows],
 ) -> Float[Tensor, "m v"]:
     """Logarithms of the probabilities of tokens at some places."""
 
-    def change(module: nn.Module, given: Given) -> Given:
-        return changes[module](given) if module in changes else given
+    tables = {module: one for module, one in changes.items() if isinstance(one, Rows)}
+    attending = {module: one for module, one in changes.items() if not isinstance(one, Rows)}
 
-    with substituting(model, change):
+    def change(module: nn.Module, given: Given) -> Given:
+        return attending[module](given) if module in attending else given
+
+    with contextlib.ExitStack() as changed:
+        for table, rows in tables.items():
+            hook = table.register_forward_hook(lambda _, args, output, rows=rows: rows.instead_of(output))
+            changed.callback(hook.remove)
+        if attending:
+            changed.enter_context(substituting(model, change))
         logits = model(**inputs).logits[0]
     return logits[places.to(logits.device)].double().cpu().log_softmax(-1)

@@ -233,7 +233,7 @@ class Audit:
         unread: Dotted names of modules whose form of attention is not supported.
         without: Dotted names of blocks that are not audited because they have no attention that is read.
         untried: Dotted names of modules whose attention function was not tested on random inputs.
-        impacts: Impact of each finding of each layer.
+        impacts: Impact of each finding of each record of embeddings, and then of each layer.
         far: What was tested beyond the audited length; None if nothing was.
     """
 
@@ -332,7 +332,8 @@ class Audit:
     @property
     def records(self) -> tuple[Finding, ...]:
         """Every finding as a flat record with its code and its impact, the largest impact first."""
-        measured = {f"layer {record.name}": record.layer for record in self.layers}
+        measured: dict[str, int | None] = {f"embeddings of {record.block}": None for record in self.absolutes}
+        measured |= {f"layer {record.name}": record.layer for record in self.layers}
         others = (
             (self.indexers, IN_INDEXER),
             (self.decays, IN_LINEAR_ATTENTION),

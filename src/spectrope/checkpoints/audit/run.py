@@ -24,7 +24,7 @@ from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
-from spectrope.checkpoints.audit.absolutes import absolute_record, with_later_rows
+from spectrope.checkpoints.audit.absolutes import absolute_record, absolute_remedies, with_later_rows
 from spectrope.checkpoints.audit.architectures import unexercised
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
@@ -140,9 +140,15 @@ def audit(
         reason = "it appears only in a further pass over inputs of another kind"
         every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
+        entering = [
+            absolute_remedies(one, record, inner, declaration)
+            for one, record in zip(absolutes, embedded, strict=True)
+        ]
         if reach:
             measured = partial(probe.absolutes, modules)
             embedded = with_later_rows(embedded, measured, inner, declaration, trained or 0, noise)
+        entering = [known + beyond(one, known, inner) for one, known in zip(embedded, entering, strict=True)]
+        every = [*entering, *every]
         linear = LinearAudit(inner, declaration, modules, length, noise)
         decays = linear.records(cached=serving_modes is not False)
         indexing = IndexerAudit(inner, declaration, modules, length, noise, batch, seed)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Complex, Float
@@ -15,6 +16,8 @@ from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.measure import LayerMeasurement
 from spectrope.checkpoints.audit.sides import HeadSide
+from spectrope.checkpoints.probes.constant_token import looked_up
+from spectrope.core import UnsupportedError
 from spectrope.encodings import multiply_pairs
 
 ROTATIONS = frozenset(
@@ -22,6 +25,31 @@ ROTATIONS = frozenset(
     | {"SPE402"}
 )
 Substitution = Callable[[Given], Given]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a table of positions puts out instead of the rows that it looks up.
+
+    Args:
+        vectors: Of the tokens in their order, from the first one on.
+    """
+
+    vectors: Float[Tensor, "n w"]
+
+    def instead_of(self, output: Any) -> Any:
+        """The output of the table's module with these vectors in the place of its own.
+
+        Raises:
+            UnsupportedError: If it has more positions than there are vectors.
+        """
+        own = looked_up(output)
+        if own.shape[-2] > len(self.vectors):
+            raise UnsupportedError("the declared table has fewer rows than tokens")
+        right = self.vectors[: own.shape[-2]].to(own).expand_as(own)
+        return (right, *output[1:]) if isinstance(output, tuple) else right
+
+
 # Why nothing takes the place of what findings of these codes are about.
 REASONS = {
     "SPE112": "the values before their rotation are unknown",

@@ -150,11 +150,30 @@ def test_rows_of_tables_are_looked_at_up_to_the_declared_length(table):
     assert f"Not checked: positions from 64 on, {seen}" in closing(found)
 
 
-def test_a_table_with_fewer_rows_than_declared_is_read_to_its_end():
+def test_a_table_with_rows_for_fewer_positions_than_declared_is_read_to_its_end_and_differs():
     model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": 100})
     model.config.n_positions = 128
     found = audit(model, length=LENGTH)
-    assert [(one.length, one.verdict) for one in found.absolutes] == [(100, "matches")]
+    assert [(one.length, one.verdict) for one in found.absolutes] == [(100, "differs")]
+    (record,) = found.records
+    assert (record.code, record.declared, record.effective) == (
+        "SPE401",
+        "a table of 128 positions",
+        "rows of 100 positions",
+    )
+    assert record.impact.reason == "it appears only beyond the audited length"
+    model.config.n_positions = 100
+    assert audit(model, length=LENGTH).ok
+
+
+@pytest.mark.parametrize("position", [0, 60, 99])
+def test_a_later_row_that_is_wrong_is_told_before_the_rows_that_are_missing(position):
+    model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": 100})
+    model.config.n_positions = 128
+    own = model.transformer.wpe.forward
+    model.transformer.wpe.forward = lambda rows: own(rows.where(rows != position, 30))
+    (record,) = audit(model, length=LENGTH).records
+    assert record.code == "SPE111"
 
 
 def test_rows_that_stay_beyond_the_audited_length_are_named():

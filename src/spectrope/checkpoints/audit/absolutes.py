@@ -1,5 +1,6 @@
 """Compare the absolute term that the embeddings of a stack add with its declaration."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -92,6 +93,8 @@ def with_later_rows(
 ) -> tuple[AbsoluteRecord, ...]:
     """Records of tables with what differs at positions beyond the audit's, up to `WHOLE` of them.
 
+    A learned table with rows for fewer positions than are declared differs, too.
+
     Args:
         records: Of the audit's length.
         measured: The absolute terms at a length.
@@ -102,18 +105,27 @@ def with_later_rows(
     """
     right = [one for one in records if one.verdict == "matches" and one.table]
     end = min(stop, WHOLE, *(_positions_of(model, one) for one in right))
-    if not any(one.length < end for one in right):
-        return tuple(records)
-    try:
-        later = [absolute_record(one, declaration, noise) for one in measured(end)]
-    except (SpectropeError, *FAILURES):  # which models that take fewer positions for other reasons raise
-        return tuple(records)
-    return tuple(
-        replace(one, verdict=other.verdict, findings=other.findings, length=other.length)
-        if one in right
-        else one
-        for one, other in zip(records, later, strict=True)
-    )
+    if any(one.length < end for one in right):
+        # which models that take fewer positions for other reasons raise
+        with contextlib.suppress(SpectropeError, *FAILURES):
+            later = [absolute_record(one, declaration, noise) for one in measured(end)]
+            records = [
+                replace(one, verdict=other.verdict, findings=other.findings, length=other.length)
+                if one in right
+                else one
+                for one, other in zip(records, later, strict=True)
+            ]
+    return tuple(_with_room(one, model, stop) for one in records)
+
+
+def _with_room(record: AbsoluteRecord, model: nn.Module, stop: int) -> AbsoluteRecord:
+    """A record with a finding where a learned table has rows for fewer positions than are declared."""
+    learned = record.table and isinstance(model.get_submodule(record.table), nn.Embedding)
+    rows = _positions_of(model, record) if learned else stop
+    if record.verdict != "matches" or rows >= stop:
+        return record
+    short = Discrepancy("absolute term", f"a table of {stop} positions", f"rows of {rows} positions")
+    return replace(record, verdict="differs", findings=(short,))
 
 
 def _positions_of(model: nn.Module, record: AbsoluteRecord) -> int:

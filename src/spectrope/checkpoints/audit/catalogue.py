@@ -409,8 +409,8 @@ FAULTS = (
         "SPE401",
         "absolute term differs",
         ("absolute term", "vectors by position", "bias less that at lag 0"),
-        "The position-dependent term in a layer's input or bias is missing or differs, or a table of positions "
-        "has fewer rows than are declared.",
+        "The position-dependent term in a layer's input or bias is missing or differs, or a table of "
+        "positions has fewer rows than are declared.",
         "The position table is not added, belongs to another checkpoint, or was cut.",
         "Add the declared table to the embeddings.",
         "From the first token on.",

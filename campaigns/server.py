@@ -6,6 +6,7 @@
 
 import contextlib
 import ctypes
+import gc
 import hashlib
 import json
 import multiprocessing
@@ -64,10 +65,17 @@ def load() -> None:
     import spectrope.lab.engines.local
     import spectrope.lab.training.loop
     import spectrope.study.commands.claims
+    from spectrope.encodings import ENCODINGS
+    from spectrope.figures import FIGURES
+    from spectrope.tasks import TASKS
 
+    for registry in (ENCODINGS, TASKS, FIGURES):
+        tuple(registry)  # Imports their modules.
     draw_once()
     spectrope.lab.engines.local.START_METHOD = "fork"  # Workers that have loaded everything as well.
     checkpoint_every_step()
+    gc.collect()
+    gc.freeze()  # Else every child looks through all of this for garbage, and copies its memory.
 
 
 def draw_once() -> None:

@@ -14,6 +14,7 @@ from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.probes.exercise import Exercise
 
 FAINT = 1e-25  # Weights below it are lost to rounding in float32.
+BLOCK = 2**20  # Weights that are looked at together.
 WITHIN = 1e-3  # Largest departure of a weight, of at most 1, that is left to rounding.
 RESPECT, EXPECTED = "attention function", "softmax of the masked logits, times the values"
 
@@ -69,30 +70,43 @@ def _others(call: Call, seen: Exercise) -> Iterator[Call]:
         yield replace(without, scale=_factor(without, seen))
 
 
-def _pattern(call: Call, seen: Exercise) -> Float[Tensor, "h n m"]:
-    """Softmax of the logits of an exercise under a call's options."""
-    scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products())
+def _blocks(seen: Exercise) -> Iterator[slice]:
+    """Heads that are looked at together: few, if their patterns are large."""
+    h, n, m = seen.pattern.shape
+    together = max(1, BLOCK // (n * m))
+    return (slice(start, start + together) for start in range(0, h, together))
+
+
+def _of(heads: slice, x: Tensor) -> Tensor:
+    """The part of some heads, of something that each head has or all share."""
+    return (x if len(x) == 1 else x[heads]).cpu()
+
+
+def _pattern(call: Call, seen: Exercise, heads: slice) -> Float[Tensor, "h n m"]:
+    """Softmax of the logits of some heads in an exercise, under a call's options."""
+    scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products(heads))
     if call.bias is not None:
-        scores = scores + call.bias[0].to(scores).cpu()
-    scores = scores.masked_fill(~call.allowed[0].cpu(), -torch.inf)
+        scores = scores + _of(heads, call.bias[0]).to(scores)
+    scores = scores.masked_fill(~_of(heads, call.allowed[0]), -torch.inf)
     if call.sinks is not None:
-        sinks = call.sinks.cpu().to(scores)
-        sink = sinks[0] if sinks.ndim == 4 else sinks.reshape(-1, 1, 1).expand(-1, scores.shape[1], 1)
+        sinks = call.sinks[0] if call.sinks.ndim == 4 else call.sinks.reshape(-1, 1, 1)
+        sink = _of(heads, sinks).to(scores).expand(*scores.shape[:2], 1)
         return torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
     return scores.softmax(-1)
 
 
 def _explains(call: Call, seen: Exercise) -> bool:
     """Whether a call's options give the weights, and none at all to keys that it hides."""
-    hidden = ~call.allowed[0].cpu() & call.allowed[0].cpu().any(-1, keepdim=True)
-    leaks = bool((seen.pattern * hidden > FAINT).any())
-    return not leaks and not bool(_wrong(call, seen).any())
+    allowed = call.allowed[0].cpu()
+    hidden = ~allowed & allowed.any(-1, keepdim=True)
+    leaks = (bool((seen.pattern[heads] * _of(heads, hidden) > FAINT).any()) for heads in _blocks(seen))
+    return not any(leaks) and not bool(_wrong(call, seen).any())
 
 
 def _wrong(call: Call, seen: Exercise) -> Bool[Tensor, " h"]:
     """Heads whose weights a call does not explain; rows that see nothing are not looked at."""
     seeing = call.allowed[0].cpu().any(-1)
-    off = (_pattern(call, seen) - seen.pattern).abs().amax(-1)
+    off = torch.cat([(_pattern(call, seen, h) - seen.pattern[h]).abs().amax(-1) for h in _blocks(seen)])
     return (off.masked_fill(~seeing.expand_as(off), 0.0).nan_to_num(1.0) > WITHIN).any(-1)
 
 

@@ -45,7 +45,8 @@ class LayerKernel:
             order in which they ran: among them are the queries and keys before any encoding.
         norms_after: Dotted names of the norms that ran before the kernel and whose outputs vary with the
             position: what they received had been encoded.
-        ran: Dotted names of the inner modules that ran before the kernel, and some vectors that they put out.
+        ran: Dotted names of the layer's inner modules that ran before the kernel, and some vectors that they
+            put out.
         taken: Vectors that norms among them took, likewise.
         exercise: What the attention function makes of random inputs, where it was run.
         states: What entered the layer at every position.
@@ -151,8 +152,8 @@ def constant_content(
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
     norms: dict[str, list[str]] = {name: [] for name in modules}
     entered: dict[str, Tensor] = {}
-    ran: dict[str, Tensor] = {}
-    taken: dict[str, Tensor] = {}
+    ran: dict[str, dict[str, Tensor]] = {name: {} for name in modules}
+    taken: dict[str, dict[str, Tensor]] = {name: {} for name in modules}
     inner = {
         f"{name}.{part}": name
         for name in modules
@@ -164,7 +165,7 @@ def constant_content(
         states = states_of(args, named)
         axes = batch_first(states, contents, length)
         content = constant_like(states.permute(axes), seed, name)
-        entered[name] = content[:, 0].cpu()
+        entered[name] = content[:, 0].clone().cpu()  # Without the memory of the other positions.
         return with_all_states(args, named, content.permute(_back(axes)))
 
     normalising = {
@@ -172,14 +173,16 @@ def constant_content(
     }
 
     def take(part: str, args: Any, named: dict[str, Any]) -> None:
-        if args and isinstance(args[0], Tensor):
-            taken[part] = _some(args[0])
+        if args and isinstance(args[0], Tensor) and inner[part] in taken:
+            taken[inner[part]][part] = _some(args[0])
 
     def note(part: str, output: Any) -> None:
-        if isinstance(output, Tensor):
-            ran[part] = _some(output)
-        heard, output = sources.get(inner[part]), _by_row(output, contents, length)
-        if heard is None or output is None:
+        heard = sources.get(inner[part])
+        if heard is None or not isinstance(output, Tensor):
+            return
+        ran[inner[part]][part] = _some(output)
+        output = _by_row(output, contents, length)
+        if output is None:
             return
         first = _first_position(output, length)
         if first is not None:
@@ -191,8 +194,9 @@ def constant_content(
         if call.module in sources:
             found = [source.cpu() for source in sources.pop(call.module)]
             tried = exercise(call, seed) if exercised else None
-            after_norms, states = tuple(norms[call.module]), entered.get(call.module)
-            sink(LayerKernel(call.cpu(), found, after_norms, ran | {}, taken | {}, tried, states))
+            after_norms, states = tuple(norms[call.module]), entered.pop(call.module, None)
+            outputs, inputs = ran.pop(call.module), taken.pop(call.module)
+            sink(LayerKernel(call.cpu(), found, after_norms, outputs, inputs, tried, states))
         if not sources:
             raise Enough
 

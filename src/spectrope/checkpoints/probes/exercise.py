@@ -34,10 +34,10 @@ class Exercise:
         """Query heads per key-value head."""
         return len(self.q) // len(self.k)
 
-    def products(self, tiled: bool = False) -> Float[Tensor, "h n m"]:
-        """Dot products, of each query head with its own keys, or with those of the heads in turn."""
-        k = self.k.repeat(self.groups, 1, 1) if tiled else self.k.repeat_interleave(self.groups, 0)
-        return self.q @ k.mT
+    def products(self, heads: slice = slice(None)) -> Float[Tensor, "h n m"]:
+        """Dot products of the queries of some heads with their keys."""
+        own = torch.arange(len(self.q))[heads] // self.groups
+        return self.q[heads] @ self.k[own].mT
 
 
 @torch.no_grad()

@@ -177,3 +177,22 @@ def test_caps_and_sinks_raise_no_alarm_and_kernels_keep_to_the_cap(model):
     assert [(name, str(finding)) for name, finding in found.findings] == []
     kernels = torch.tensor([head.kernel for layer in found.layers for head in layer.heads])
     assert (kernels.abs().max() <= 0.002) == (model == "capped")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_bias_that_hides_products_in_low_precision_is_no_other_scale(seed):
+    torch.manual_seed(seed)
+    config = transformers.BloomConfig(vocab_size=64, hidden_size=64, n_layer=2, n_head=8)
+    model = transformers.BloomForCausalLM(config).eval().to(torch.bfloat16)
+    assert audit(model, length=96, serving_modes=False).ok
+
+
+def test_a_window_both_ways_that_just_holds_the_sequence_is_none():
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    fields = {"vocab_size": 64, "local_attention": 64, "global_attn_every_n_layers": 2}
+    fields |= dict.fromkeys(
+        ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0
+    )
+    model = build("ModernBert", "ForMaskedLM", **sizes, **fields)
+    for length in (32, 33, 34):
+        assert audit(model, length=length, serving_modes=False).ok

@@ -6,6 +6,8 @@ import sys
 import pytest
 import torch
 from tests.checkpoints.audit.families import BLOOM, GPT2, GROUPED, LLAMA4, ROPES, build, llama
+from transformers.models.llama import modeling_llama
+from transformers.models.mistral import modeling_mistral
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.text import closing
@@ -223,3 +225,126 @@ def test_positions_are_few_and_lie_around_boundaries():
     assert len(positions) <= MOST
     assert positions == sorted(set(positions))
     assert torch.tensor(positions).max() < 131072
+
+
+def turned(change, reach=128):
+    """Queries and keys turn otherwise in calls that reach a position."""
+
+    def inject(model, patch):
+        own, last = modeling_llama.apply_rotary_pos_emb, []
+        rotary = model.model.rotary_emb
+        forward = rotary.forward
+
+        def noted(x, position_ids, *args, **options):
+            last[:] = [position_ids]
+            return forward(x, position_ids, *args, **options)
+
+        def apply(q, k, cos, sin, *args, **options):
+            right = own(q, k, cos, sin, *args, **options)
+            return change(*right, q, k, last[0]) if int(last[0].max()) >= reach else right
+
+        rotary.forward = noted
+        patch.setattr(modeling_llama, "apply_rotary_pos_emb", apply)
+
+    return inject
+
+
+def adjacent(x, positions):
+    frequencies = 1e4 ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+    angles = positions[:, None, :, None] * frequencies
+    z = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(z).flatten(-2)
+
+
+def one_ahead(x, positions):
+    d = x.shape[-1]
+    frequencies = 1e4 ** (-torch.arange(0, d, 2) / d)
+    angles = ((positions + 1)[:, None, :, None] * frequencies).repeat(1, 1, 1, 2)
+    other = torch.cat([-x[..., d // 2 :], x[..., : d // 2]], -1)
+    return x * angles.cos() + other * angles.sin()
+
+
+def longer(q, positions):
+    return q * ((positions + 1).clamp(min=128).log() / torch.tensor(128.0).log())[:, None, :, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        (lambda q, k, a, b, p: (adjacent(a, p), adjacent(b, p)), "SPE104", "halves declared, adjacent"),
+        (lambda q, k, a, b, p: (1.5 * q, 1.5 * k), "SPE103", "attention factor: 1 declared, 1.5 effective"),
+        (lambda q, k, a, b, p: (1.5 * q, k), "SPE403", "query scale: 1 declared, 1.5 effective"),
+        (lambda q, k, a, b, p: (q, one_ahead(b, p)), "SPE108", "position of keys: those of the tokens"),
+        (lambda q, k, a, b, p: (longer(q, p), k), "SPE403", "grows 1.0016 times effective (at position 128)"),
+    ],
+)
+def test_a_rotation_that_changes_in_longer_sequences_is_named(change, code, said, monkeypatch):
+    model = llama(max_position_embeddings=512)
+    turned(change)(model, monkeypatch)
+    assert audit(model, length=LENGTH, reach=False).ok
+    found = audit(model, length=LENGTH).records
+    assert [(one.code, one.layer) for one in found] == [(code, 0), (code, 1)]
+    assert said in found[0].message
+
+
+def test_a_wider_part_that_turns_in_longer_sequences_is_named(monkeypatch):
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = build("GPTNeoX", vocab_size=64, max_position_embeddings=512, **sizes)
+    whole = build("GPTNeoX", vocab_size=64, max_position_embeddings=512, rotary_pct=1.0, **sizes)
+    rotary, wider = model.gpt_neox.rotary_emb, whole.gpt_neox.rotary_emb
+    own = rotary.forward
+
+    def widened(x, position_ids):
+        return wider(x, position_ids) if int(position_ids.max()) >= 128 else own(x, position_ids)
+
+    rotary.forward = widened
+    found = audit(model, length=LENGTH).records
+    assert [one.code for one in found] == ["SPE105", "SPE105"]
+    assert "coordinates 0 to 3 declared, coordinates 0 to 15 effective" in found[0].message
+
+
+def test_a_layer_without_rotation_that_turns_in_longer_sequences_is_named():
+    model = build("SmolLM3", **GROUPED | {"max_position_embeddings": 512}, no_rope_layers=[1, 0])
+    attention, rotary = model.model.layers[1].self_attn, model.model.rotary_emb
+    own = rotary.forward
+
+    def noted(x, position_ids):
+        attention.use_rope = int(position_ids.max()) >= 128
+        return own(x, position_ids)
+
+    rotary.forward = noted
+    (found,) = audit(model, length=LENGTH).records
+    assert (found.code, found.layer) == ("SPE110", 1)
+    assert "in a sequence that reaches position 511" in found.message
+
+
+@pytest.mark.parametrize("window", [40, 128])
+def test_the_end_of_a_window_within_the_audited_length_is_looked_at_behind_a_cache(window, monkeypatch):
+    own = modeling_mistral.create_sliding_window_causal_mask
+
+    def lost(*args, past_key_values=None, **options):
+        mask = own(*args, past_key_values=past_key_values, **options)
+        if past_key_values is None or past_key_values.get_seq_length() == 0 or mask is None:
+            return mask
+        n, t = mask.shape[-2:]
+        seen = torch.ones(n, t, dtype=torch.bool).tril(t - n).expand_as(mask)
+        return seen if mask.dtype == torch.bool else mask.masked_fill(seen, 0.0)
+
+    assert audit(mistral(sliding_window=window), length=256).far.windows == (window,)
+    monkeypatch.setattr(modeling_mistral, "create_sliding_window_causal_mask", lost)
+    model = mistral(sliding_window=window)
+    assert audit(model, length=256, reach=False, serving_modes=False).ok
+    found = audit(model, length=256).records
+    assert {one.code for one in found} == {"SPE202"}
+    assert f"looked at behind {window - 2} tokens in a cache" in found[0].message
+
+
+def test_windows_both_ways_and_biases_beyond_the_audited_length_are_named_as_not_checked():
+    sizes = GROUPED | {"head_dim": 16, "max_position_embeddings": 512, "sliding_window": 401}
+    layers = {"layer_types": ["sliding_attention", "full_attention"], "use_bidirectional_attention": True}
+    far = audit(build("Gemma3", config="TextConfig", **sizes, **layers), length=LENGTH).far
+    assert (far.windows, far.unchecked) == ((), ("what changes after 400 tokens",))
+    falcon = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": True}
+    found = audit(build("Falcon", vocab_size=64, max_position_embeddings=256, **falcon), length=LENGTH)
+    assert found.far.unchecked == ("biases at lags from 64 on",)
+    assert "biases at lags from 64 on; " in closing(found)

@@ -42,7 +42,9 @@ def split_logits(call: Call) -> tuple[float, Float[Tensor, "h i j"] | None]:
     r"""The factor s and the bias :math:`\beta` in :math:`L = s\,\langle q, k\rangle + \beta`.
 
     Where the kernel shows logits alone, two contents p and p' give the factor, as the bias is the same:
-    :math:`s = \langle L - L', P - P'\rangle / \|P - P'\|^2` over the allowed pairs.
+    :math:`s = \langle L - L', P - P'\rangle_w / \|P - P'\|_w^2` over the allowed pairs. A weight
+    :math:`w = 1 / (1 + L^2 / \overline{(P - P')^2})` leaves out logits in which a large bias, rounded in low
+    precision, hides the product.
 
     Args:
         call: A kernel's call whose batch holds at least two contents.
@@ -57,11 +59,14 @@ def split_logits(call: Call) -> tuple[float, Float[Tensor, "h i j"] | None]:
 
 
 def _met(call: Call, head: int) -> tuple[float, float]:
-    """Sums of one head: differences of logits between two contents times those of products; these squared."""
+    """Weighted sums of one head: differences of logits between two contents times those of products, and the
+    squares of these."""
     assert call.logits is not None
     both = call.products_of(head), call.logits[:, head]
     p, o = ((x[1].double() - x[0].double()).masked_fill(call.hidden(head), 0.0) for x in both)
-    return (p * o).sum().item(), p.square().sum().item()
+    size = call.logits[0, head].double().masked_fill(call.hidden(head), 0.0).square()
+    w = 1 / (1 + size / p.square().mean().clamp(min=1e-300))
+    return (w * p * o).sum().item(), (w * p.square()).sum().item()
 
 
 def _beside_products(call: Call, head: int, scale: float) -> Float[Tensor, "i j"]:

@@ -303,7 +303,7 @@ def _mask(expected: Mask, effective: Mask, length: int, *, ahead: bool) -> Itera
         length: Positions of the measurement.
         ahead: Whether directions differ, so that windows are compared on the side that both have.
     """
-    if expected.size is not None and expected.size >= length:
+    if expected.size is not None and expected.size >= length - (expected.shape == "bidirectional window"):
         expected = Mask("unlimited")
     whole = effective.shape in ("causal", "bidirectional")
     if expected.shape == "unlimited" and whole:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Complex, Float
@@ -14,9 +15,10 @@ from spectrope.checkpoints.audit.declaration import declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters, trained_before
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.layout import best_layout, moving_coordinates
+from spectrope.checkpoints.audit.layout import Layout, best_layout, moving_coordinates
 from spectrope.checkpoints.audit.precision import DTYPES
 from spectrope.checkpoints.audit.records import LayerRecord
+from spectrope.checkpoints.audit.serving import TOKENS
 from spectrope.checkpoints.probes.far import (
     AROUND,
     DEEPEST,
@@ -30,6 +32,7 @@ from spectrope.checkpoints.probes.far import (
 )
 from spectrope.core import SpectropeError
 
+NEAR = (0, 1, 2, 3)
 EXPLAINED = 0.1  # Largest share of a departure that another reading of the positions may leave.
 
 
@@ -73,22 +76,35 @@ def look_far(
         noise: Relative rounding error of the model's arithmetic.
         seed: Of the contents.
     """
-    sizes = _sizes(declaration, records, length)
+    sizes = _sizes(declaration, records)
     stop = 0 if trained is None or trained <= length else trained
     findings: dict[str, list[Discrepancy]] = {one.module: [] for one in records}
-    unchecked: list[str] = []
+    unchecked = [*_out_of_reach(records, length, stop)]
     positions = _rotations(model, declaration, records, length, stop, noise, seed, findings, unchecked)
     seen = _windows(model, declaration, records, sizes, noise, seed, findings, unchecked)
     return Far(tuple(positions), tuple(seen), tuple(unchecked), findings)
 
 
-def _sizes(declaration: Declaration, records: Sequence[LayerRecord], length: int) -> list[int]:
-    """Windows, chunks and floors of temperatures that hold more than the audited length."""
-    masks = (one.declared.mask for one in records)
-    sizes = {mask.size for mask in masks if mask is not None and mask.size}
+def _sizes(declaration: Declaration, records: Sequence[LayerRecord]) -> list[int]:
+    """Causal windows, chunks and floors of temperatures that end beyond the tokens of the serving modes."""
+    sizes = {one.declared.mask.size for one in records if _looks_back(one) and one.declared.mask}
     if declaration.get("attn_temperature_tuning"):
         sizes.add(int(declaration.get("floor_scale") or 8192))
-    return sorted(size for size in sizes if size >= length)
+    return sorted(size for size in sizes if size > TOKENS)
+
+
+def _out_of_reach(records: Sequence[LayerRecord], length: int, stop: int) -> Iterator[str]:
+    """What would take a pass over all tokens, in words."""
+    masks = {one.declared.mask for one in records if not _looks_back(one)}
+    for size in sorted({mask.size for mask in masks if mask and mask.size and mask.size >= length}):
+        yield f"what changes after {size} tokens"
+    if stop and any(one.declared.slopes or one.declared.buckets for one in records):
+        yield f"biases at lags from {length} on"
+
+
+def _looks_back(record: LayerRecord) -> bool:
+    """Whether the layer declares a causal window or chunk."""
+    return record.declared.sees_future is False and bool(record.declared.mask and record.declared.mask.size)
 
 
 def _rotations(
@@ -117,18 +133,19 @@ def _rotations(
     for end in (one for one in ends if one > length):
         positions = chosen_positions(_boundaries(declaration, records), length, end)
         try:
-            if in_turn:
-                calls = far_calls(model, modules, positions, seed)
-            else:
-                calls = whole_calls(model, modules, positions, end, seed)
+            near, calls = (
+                far_calls(model, modules, some, seed)
+                if in_turn
+                else whole_calls(model, modules, some, some[-1] + 1, seed)
+                for some in (NEAR, positions)
+            )
         except (SpectropeError, *FAILURES):  # which models of other attention, or of tables, raise
             unchecked.append(f"positions from {length} on, at which the model did not run")
             continue
         looked |= set(positions)
-        for one in turning:
-            declared = _declared(declaration, one, end)
-            wrong = far_finding(calls[one.module], declared, declaration, one, positions, noise)
-            findings[one.module] += [] if wrong is None else [wrong]
+        for one in (one for one in records if one.verdict == "matches"):
+            far = FarLayer(declaration, one, near[one.module], calls[one.module], tuple(positions), noise)
+            findings[one.module] += far.findings()
     return sorted(looked)
 
 
@@ -159,39 +176,152 @@ def _declared(declaration: Declaration, record: LayerRecord, length: int) -> Lay
     return declared_layer(declaration.at(layer), stack, layer, length)
 
 
-def far_finding(
-    call: Call,
-    declared: LayerEncoding,
-    declaration: Declaration,
-    record: LayerRecord,
-    positions: Sequence[int],
-    noise: float,
-) -> Discrepancy | None:
-    """Where a layer departs from its declaration at far positions, if it does."""
-    p = torch.tensor(positions, dtype=torch.float64)
-    if declared.turning is None:
-        return None
-    vectors = torch.cat([x.double().flatten(0, 1) for x in (call.q, call.k)])
-    sizes = vectors.norm(dim=-1, keepdim=True).clamp(min=1e-300)
-    vectors = vectors * (sizes[:, :1] / sizes)  # without a growth of the queries
-    moving = moving_coordinates(vectors, noise)
-    if not bool(moving.any()):
-        same = f"the same for all tokens up to {positions[-1]}"
-        return Discrepancy("positions", "those of the tokens", same)
-    layout = best_layout(vectors, moving, noise)
-    turning = declared.turning
-    if layout is None or (layout.start, layout.width) != (turning.start, turning.width):
-        return None
-    z = layout.planes(vectors)
-    c = (z * z[:, :1].conj()).sum(0)
-    sense = record.effective.turning.sense if record.effective.turning else 1
-    frequencies = torch.tensor(turning.frequencies, dtype=torch.float64) * (sense or 1)
-    bound = 10 * noise + 8 * 2**-24 * p[:, None] * frequencies.abs() + 1e-4
-    apart = (c * torch.polar(torch.ones_like(frequencies), -p[:, None] * frequencies)).angle().abs()
-    wrong = (apart > bound).any(1)
-    if not bool(wrong.any()):
-        return None
-    return _explained(c, frequencies, p, wrong, apart)
+@dataclass(frozen=True, eq=False)
+class FarLayer:
+    """A layer at far positions, and beside it at the first ones, with the same content.
+
+    Args:
+        declaration: The configuration.
+        record: Of the layer, at the audited length.
+        near: Its call at `NEAR`.
+        far: Its call at far positions.
+        positions: Of the tokens of that, ascending from 0.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+
+    declaration: Declaration
+    record: LayerRecord
+    near: Call
+    far: Call
+    positions: tuple[int, ...]
+    noise: float
+
+    @property
+    def declared(self) -> LayerEncoding:
+        """The layer's declaration for a sequence that reaches the last position."""
+        return _declared(self.declaration, self.record, self._reach)
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error that is left to the size of a vector."""
+        return max(1e-3, 10 * self.noise)
+
+    def findings(self) -> list[Discrepancy]:
+        """Where the layer departs from its declaration; of several kinds, the first."""
+        if self.declared.turning is not None:
+            kinds = (self._rotated, self._rotation, self._first_token, self._grown)
+        else:
+            kinds = (self._still,) if self.declared.kind == "none" else ()
+        return next((found for kind in kinds if (found := [*kind()])), [])
+
+    def _vectors(self, call: Call) -> Float[Tensor, "n t d"]:
+        """Queries and keys, without a growth of the queries."""
+        vectors = torch.cat([x.double().flatten(0, 1) for x in (call.q, call.k)])
+        sizes = vectors.norm(dim=-1, keepdim=True).clamp(min=1e-300)
+        return vectors * (sizes[:, :1] / sizes)
+
+    def _still(self) -> Iterator[Discrepancy]:
+        """Where the vectors of a layer without an encoding change with the position."""
+        if bool(moving_coordinates(self._vectors(self.far), self.noise).any()):
+            yield Discrepancy("encoding", "none", f"one that turns vectors, {self._where}")
+
+    def _first_token(self) -> Iterator[Discrepancy]:
+        """Where the vectors of the first token depend on how far the others reach."""
+        ratios: list[float] = []
+        for side in ("q", "k"):
+            a, b = (getattr(call, side)[:, :, 0].double() for call in (self.near, self.far))
+            ratio = ((a * b).sum() / a.square().sum().clamp(min=1e-300)).item()
+            if (b - ratio * a).norm() > self.tolerance * b.norm():
+                name = {"q": "queries", "k": "keys"}[side]
+                yield Discrepancy(f"position of {name}", "those of the tokens", f"others {self._where}")
+                return
+            ratios.append(ratio)
+        gains = [_gain(_declared(self.declaration, self.record, n)) for n in (NEAR[-1] + 1, self._reach)]
+        wanted = gains[1] / gains[0]
+        off = [abs(ratio / wanted - 1) > self.tolerance for ratio in ratios]
+        if any(off):
+            words = "attention factor" if off[1] else "query scale"
+            ratio = ratios[1] if off[1] else ratios[0]
+            yield Discrepancy(words, f"{gains[1]:.5g}", f"{gains[0] * ratio:.5g}", self._where)
+
+    def _grown(self) -> Iterator[Discrepancy]:
+        """Where queries grow with the position otherwise than declared.
+
+        A norm after the rotation changes their sizes, too.
+        """
+        if self.record.effective.normalised_after:
+            return
+        norms = self.far.q.double().norm(dim=-1)
+        got = (norms / norms[..., :1]).mean((0, 1))
+        if self.declared.query_scale is None and bool(((got - 1).abs() <= self.tolerance).all()):
+            return
+        wanted = [_declared(self.declaration, self.record, p + 1).query_scale or 1.0 for p in self.positions]
+        off = (got * wanted[0] / torch.tensor(wanted, dtype=torch.float64) - 1).abs() > self.tolerance
+        if bool(off.any()):
+            at = int(off.nonzero()[0])
+            first, second = (f"{ratio:.5g} times" for ratio in (wanted[at] / wanted[0], got[at].item()))
+            where = f"at position {self.positions[at]}"
+            yield Discrepancy("query scale", f"grows {first}", f"grows {second}", where)
+
+    def _rotation(self) -> Iterator[Discrepancy]:
+        """Where pairs turn otherwise than declared."""
+        turning, p = self.declared.turning, torch.tensor(self.positions, dtype=torch.float64)
+        assert turning is not None
+        vectors = self._vectors(self.far)
+        if not bool(moving_coordinates(vectors, self.noise).any()):
+            same = f"the same for all tokens up to {self.positions[-1]}"
+            yield Discrepancy("positions", "those of the tokens", same)
+            return
+        known = (one for one in reversed(self._layouts) if one is not None)
+        layout = next((one for one in known if (one.start, one.width) == self._coordinates), None)
+        if layout is None:
+            return
+        z = layout.planes(vectors)
+        c = (z * z[:, :1].conj()).sum(0)
+        sense = self.record.effective.turning.sense if self.record.effective.turning else 1
+        frequencies = torch.tensor(turning.frequencies, dtype=torch.float64) * (sense or 1)
+        bound = 10 * self.noise + 8 * 2**-24 * p[:, None] * frequencies.abs() + 1e-4
+        apart = (c * torch.polar(torch.ones_like(frequencies), -p[:, None] * frequencies)).angle().abs()
+        wrong = (apart > bound).any(1)
+        if bool(wrong.any()):
+            yield _explained(c, frequencies, p, wrong, apart)
+
+    def _rotated(self) -> Iterator[Discrepancy]:
+        """Where the first tokens turn in the declared pairs, and those of a longer sequence in others."""
+        near, far = self._layouts
+        if near is None or far is None or (near.start, near.width) != self._coordinates:
+            return
+        if (far.start, far.width) != self._coordinates:
+            parts = (f"coordinates {one.start} to {one.start + one.width - 1}" for one in (near, far))
+            yield Discrepancy("rotated fraction", *parts, self._where)
+        elif near.pairing != far.pairing:
+            yield Discrepancy("pairing", near.pairing, far.pairing, self._where)
+
+    @cached_property
+    def _layouts(self) -> tuple[Layout | None, Layout | None]:
+        """The pairs of the first tokens, and those of all."""
+        near, far = (self._vectors(call) for call in (self.near, self.far))
+        first, every = (best_layout(x, moving_coordinates(x, self.noise), self.noise) for x in (near, far))
+        return first, every
+
+    @property
+    def _coordinates(self) -> tuple[int, int] | None:
+        """First and number of the coordinates that are declared to turn."""
+        turning = self.declared.turning
+        return None if turning is None else (turning.start, turning.width)
+
+    @property
+    def _reach(self) -> int:
+        return self.positions[-1] + 1
+
+    @property
+    def _where(self) -> str:
+        return f"in a sequence that reaches position {self.positions[-1]}"
+
+
+def _gain(declared: LayerEncoding) -> float:
+    """The declared factor on rotated vectors."""
+    return 1.0 if declared.turning is None or declared.turning.gain is None else declared.turning.gain
 
 
 def _explained(
@@ -289,7 +419,7 @@ def _windows(
 def _ends_of(call: Call, record: LayerRecord, size: int) -> Iterator[Discrepancy]:
     """Where queries around the end of a window see other keys than declared."""
     mask, n, m = record.declared.mask, call.allowed.shape[-2], call.allowed.shape[-1]
-    if mask is None or m != size - AROUND + n or record.declared.sees_future is not False:
+    if mask is None or m != size - AROUND + n or not _looks_back(record):
         return
     query = torch.arange(m - n, m)[:, None]
     lag = query - torch.arange(m)[None, :]

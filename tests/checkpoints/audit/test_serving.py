@@ -4,7 +4,8 @@ import re
 
 import pytest
 import torch
-from tests.checkpoints.audit.families import FAMILIES, GPT2, ODD, build
+from tests.checkpoints.audit.families import FAMILIES, GPT2, GROUPED, ODD, build
+from transformers.models.qwen3 import modeling_qwen3
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.run import LATER
@@ -135,3 +136,40 @@ def test_a_configuration_edited_once_the_model_was_built_is_what_is_declared():
     model.config.rope_parameters["rope_theta"] = 10000.0
     found = audit(model, length=32)
     assert {finding.what for _, finding in found.findings} == {"base"}
+
+
+def of_the_first_row(mask_or_positions):
+    return mask_or_positions[:1].expand_as(mask_or_positions)
+
+
+def test_a_row_that_gets_the_positions_of_another_is_found():
+    model = build("Llama", **GROUPED)
+    own = model.model.rotary_emb.forward
+    model.model.rotary_emb.forward = lambda x, position_ids: own(x, of_the_first_row(position_ids))
+    found = audit(model, length=32).records
+    assert {(one.code, one.where) for one in found} == {("SPE501", "serving mode left padding")}
+    assert all("in the row without padding, below one that has some" in one.message for one in found)
+
+
+def test_a_row_that_gets_the_rows_of_a_table_of_another_is_found():
+    model = build("GPT2", "LMHeadModel", **GPT2)
+    model.transformer.wpe.register_forward_pre_hook(lambda _, args: (of_the_first_row(args[0]),))
+    (found,) = audit(model, length=32).records
+    assert (found.code, found.where) == ("SPE402", "serving mode left padding")
+    assert "position of token 1: row 1 expected, row 0 effective" in found.message
+
+
+def test_a_row_that_gets_the_padding_of_another_is_found(monkeypatch):
+    own = modeling_qwen3.create_causal_mask
+
+    def shared(*args, attention_mask=None, **options):
+        if attention_mask is not None and attention_mask.ndim == 2:
+            attention_mask = of_the_first_row(attention_mask)
+        return own(*args, attention_mask=attention_mask, **options)
+
+    model = build("Qwen3", **GROUPED)
+    assert audit(model, length=32).ok
+    monkeypatch.setattr(modeling_qwen3, "create_causal_mask", shared)
+    found = audit(model, length=32).records
+    assert {one.where for one in found} == {"serving mode left padding", "serving mode right padding"}
+    assert all("mask of layer" in one.message for one in found)

@@ -228,12 +228,11 @@ class FarLayer:
     def _first_token(self) -> Iterator[Discrepancy]:
         """Where the vectors of the first token depend on how far the others reach."""
         ratios: list[float] = []
-        for side in ("q", "k"):
+        for side, respect in (("q", "position of queries"), ("k", "position of keys")):
             a, b = (getattr(call, side)[:, :, 0].double() for call in (self.near, self.far))
             ratio = ((a * b).sum() / a.square().sum().clamp(min=1e-300)).item()
             if (b - ratio * a).norm() > self.tolerance * b.norm():
-                name = {"q": "queries", "k": "keys"}[side]
-                yield Discrepancy(f"position of {name}", "those of the tokens", f"others {self._where}")
+                yield Discrepancy(respect, "those of the tokens", f"others {self._where}")
                 return
             ratios.append(ratio)
         gains = [_gain(_declared(self.declaration, self.record, n)) for n in (NEAR[-1] + 1, self._reach)]

@@ -24,6 +24,7 @@ from spectrope.checkpoints.probes.served import served as served_by
 
 TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
+BESIDE = "in the row without padding, below one that has some"
 PLAIN = "that of a plain forward pass"
 
 
@@ -173,8 +174,8 @@ class ServingModes:
             raise Refused(f"{type(error).__name__}: {first}") from error
 
     def forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
-        """Run the model on so many tokens."""
-        return self.model(**Inputs(1, length).of(self.model, mask), **given)
+        """Run the model on so many tokens, in as many rows as the mask has."""
+        return self.model(**Inputs(1 if mask is None else len(mask), length).of(self.model, mask), **given)
 
     def _decoding(self, mode: str) -> ServingRecord:
         """Prompt first, then token by token from the cache, as `generate` does it.
@@ -222,23 +223,47 @@ class ServingModes:
         return findings
 
     def _padded(self, mode: str, tokens: slice) -> ServingRecord:
-        """A prompt with padding outside `tokens`; on the left it goes through `generate`, as it is served."""
-        ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
-        mask = torch.zeros_like(ids)
-        mask[:, tokens] = 1
+        """A prompt with padding outside `tokens`, and below it one without padding.
+
+        On the left, padding goes through `generate`, as it is served.
+        """
+        ids = Inputs(2, self.prompt).of(self.model)["input_ids"]
+        mask = torch.ones_like(ids)
+        mask[0] = 0
+        mask[0, tokens] = 1
         left = tokens.start > 0
         received = self.served(
             lambda: self._generate(ids, mask, 1) if left else self.forward(self.prompt, mask)
         )
-        findings = self._first_misplaced(received, tokens)
+        findings = self._first_misplaced(received, tokens) + self._beside_misplaced(received)
         for module, calls in received.calls.items():
             kernel = self._applied(calls[0])
+            findings += self._beside(module, calls[0], kernel)
             whole = kernel.allowed.shape[-1] == self.prompt  # some models put keys of their own before it
             if whole and bool(kernel.allowed[0, :, tokens, mask[0] == 0].any()):
                 about = f"mask of {named_layer(module)}"
                 findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
             findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
         return _record(mode, findings)
+
+    def _beside_misplaced(self, received: Served) -> list[Discrepancy]:
+        """What is misplaced in the row without padding."""
+        lasts = {
+            table: rows[0].reshape(-1, rows[0].shape[-1])[-1] for table, rows in received.rows.items() if rows
+        }
+        found = [self._misplaced(table, last[: self.prompt], 0) for table, last in lasts.items()]
+        return [replace(one, note=BESIDE) for findings in found for one in findings]
+
+    def _beside(self, module: str, call: Call, kernel: AppliedCall) -> list[Discrepancy]:
+        """What differs in the row without padding.
+
+        Nothing is known of it where only the first row is read, or the attention function draws another mask.
+        """
+        logits, allowed = kernel_rows(call)
+        if call.sparse is not None or len(logits) != 2 or not torch.equal(allowed[:1], kernel.allowed[:1]):
+            return []
+        row = replace(kernel, logits=logits[1:], allowed=allowed[1:])
+        return [replace(one, note=BESIDE) for one in self._differing(module, row, slice(0, self.prompt))]
 
     def _pooling(self, mode: str) -> ServingRecord:
         raise Refused("its layers pool positions, of which padding would change the number")
@@ -259,7 +284,7 @@ class ServingModes:
             findings += self._differing(module, kernel.part(second), rows)
         return _record(mode, findings)
 
-    def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
+    def _generate(self, ids: Int[Tensor, "b t"], mask: Int[Tensor, "b t"], steps: int) -> Any:
         generate: Any = self.model.generate
         named, pad = {}, getattr(self._config, "pad_token_id", None) or 0
         if self._config.is_encoder_decoder and getattr(self._config, "decoder_start_token_id", None) is None:

@@ -173,3 +173,18 @@ def test_a_row_that_gets_the_padding_of_another_is_found(monkeypatch):
     found = audit(model, length=32).records
     assert {one.where for one in found} == {"serving mode left padding", "serving mode right padding"}
     assert all("mask of layer" in one.message for one in found)
+
+
+def test_packed_sequences_that_the_model_takes_for_one_are_named_as_not_checked(monkeypatch):
+    own = modeling_qwen3.create_causal_mask
+    merged = "packed sequences (the model takes them for one)"
+    assert merged not in audit(build("Qwen3", **GROUPED), length=32).unserved
+    monkeypatch.setattr(
+        modeling_qwen3,
+        "create_causal_mask",
+        lambda *args, **options: own(*args, **options | {"position_ids": None}),
+    )
+    for required in (None, True):
+        found = audit(build("Qwen3", **GROUPED), length=32, serving_modes=required)
+        assert (found.outcome, found.unserved) == ("matches", (merged,))
+        assert merged in closing(found)

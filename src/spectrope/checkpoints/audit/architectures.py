@@ -85,7 +85,13 @@ READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for c
 def unexercised(declaration: Declaration) -> tuple[str, ...]:
     """Passes that change the kernels of a model and that its audit does not have, in words."""
     repeated = max(declaration.get("block_repeats") or [1]) > 1
-    return ("further passes through layers that run several times (block_repeats)",) if repeated else ()
+    parts = declaration.get("rope_parameters", "rope_scaling") or {}
+    sections = any("mrope_section" in one for one in (parts, *parts.values()) if isinstance(one, dict))
+    passes = {
+        "further passes through layers that run several times (block_repeats)": repeated,
+        "tokens of pictures, whose time, row and column differ (mrope_section)": sections,
+    }
+    return tuple(words for words, changes in passes.items() if changes)
 
 
 def first_row(declaration: Declaration) -> int | None:

@@ -87,7 +87,8 @@ def look_far(
 
 def _sizes(declaration: Declaration, records: Sequence[LayerRecord]) -> list[int]:
     """Causal windows, chunks and floors of temperatures that end beyond the tokens of the serving modes."""
-    sizes = {one.declared.mask.size for one in records if _looks_back(one) and one.declared.mask}
+    masks = (one.declared.mask for one in records if _looks_back(one))
+    sizes = {mask.size for mask in masks if mask and mask.size}
     if declaration.get("attn_temperature_tuning"):
         sizes.add(int(declaration.get("floor_scale") or 8192))
     return sorted(size for size in sizes if size > TOKENS)
@@ -291,8 +292,8 @@ class FarLayer:
         if near is None or far is None or (near.start, near.width) != self._coordinates:
             return
         if (far.start, far.width) != self._coordinates:
-            parts = (f"coordinates {one.start} to {one.start + one.width - 1}" for one in (near, far))
-            yield Discrepancy("rotated fraction", *parts, self._where)
+            first, second = (f"coordinates {one.start} to {one.start + one.width - 1}" for one in (near, far))
+            yield Discrepancy("rotated fraction", first, second, self._where)
         elif near.pairing != far.pairing:
             yield Discrepancy("pairing", near.pairing, far.pairing, self._where)
 

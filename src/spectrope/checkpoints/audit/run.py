@@ -38,7 +38,7 @@ from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit, VisionRecord
 from spectrope.checkpoints.audit.scales import compare_scales
-from spectrope.checkpoints.audit.serving import serving_modes_of
+from spectrope.checkpoints.audit.serving import MERGED, serving_modes_of
 from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
@@ -165,7 +165,8 @@ def audit(
         measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)
     blocks = (IN_BLOCKS,) if served and full_attention_up_to(inner) else ()
-    refused = () if serving_modes else tuple(one for one in served if one.reason)
+    required = serving_modes or False
+    refused = tuple(one for one in served if one.reason and (one.reason == MERGED or not required))
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,

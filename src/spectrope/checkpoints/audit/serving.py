@@ -24,6 +24,7 @@ from spectrope.checkpoints.probes.served import served as served_by
 
 TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
+MERGED = "the model takes them for one"
 BESIDE = "in the row without padding, below one that has some"
 PLAIN = "that of a plain forward pass"
 
@@ -95,12 +96,11 @@ class ServingModes:
                 outcome = record(mode)
             except Refused as refusal:
                 outcome = ServingRecord(mode, "cannot tell", (), str(refusal))
-            if outcome is not None:
-                yield outcome
+            yield outcome
 
-    def _checks(self) -> dict[str, Callable[[str], ServingRecord | None]]:
+    def _checks(self) -> dict[str, Callable[[str], ServingRecord]]:
         """The check of each serving mode, by its name."""
-        checks: dict[str, Callable[[str], ServingRecord | None]] = {}
+        checks: dict[str, Callable[[str], ServingRecord]] = {}
         if self._config.model_type in POOLS:
             return {"right padding": self._pooling}
         two_stacks = self._config.is_encoder_decoder
@@ -268,15 +268,15 @@ class ServingModes:
     def _pooling(self, mode: str) -> ServingRecord:
         raise Refused("its layers pool positions, of which padding would change the number")
 
-    def _packed(self, mode: str) -> ServingRecord | None:
-        """Two sequences in one row, told apart by restarting positions; no record if the model sees one."""
+    def _packed(self, mode: str) -> ServingRecord:
+        """Two sequences in one row, told apart by restarting positions."""
         second, rows = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
         positions = torch.cat([torch.arange(self.padding), torch.arange(rows.stop)])[None]
         positions = positions.to(next(self.model.parameters()).device)
         received = self.served(lambda: self.forward(self.prompt, position_ids=positions))
         kernels = {module: self._applied(calls[0]) for module, calls in received.calls.items()}
         if any(bool(one.allowed[0, :, second, : second.start].any()) for one in kernels.values()):
-            return None
+            return ServingRecord(mode, "cannot tell", (), MERGED)
         findings = self._first_misplaced(received, second)
         for module, kernel in kernels.items():
             if convolves(self.model.get_submodule(module)):

@@ -71,7 +71,6 @@ class Command:
         prepare: Writes what must be there before, and returns the commands that make the rest.
         answers: Exit codes of an undisturbed end.
         resume: What is typed afterwards, where it is not the same.
-        in_order: Whether its calls come in the same order each time.
         tiny: Whether the scales of the study are made tiny.
     """
 
@@ -79,7 +78,6 @@ class Command:
     prepare: Callable[[Path], list[tuple[str, ...]]] = nothing
     answers: tuple[int, ...] = (0,)
     resume: tuple[str, ...] = ()
-    in_order: bool = True
     tiny: bool = False
 
 
@@ -88,9 +86,7 @@ CLAIMS = ("claims", "run", "partial-rope", "--condition", "controlled", "--seeds
 
 COMMANDS = {
     "train": Command(("train", *SMALL, *TINY)),
-    "compare --workers 2": Command(
-        (*COMPARE, "--workers", "2"), resume=(*COMPARE, "--workers", "1"), in_order=False
-    ),
+    "compare --workers 2": Command((*COMPARE, "--workers", "2"), resume=(*COMPARE, "--workers", "1")),
     "ablate": Command(("ablate", "RUN"), one_run),
     "claims run": Command((*CLAIMS, "--workers", "1"), tiny=True),
     "grok": Command(

@@ -129,8 +129,6 @@ class Campaign:
 
     def losses(self, points: Sequence[int]) -> Iterator[Trial]:
         """A trial for every different state of the disk after a loss of power before each of some calls."""
-        if not self.command.in_order:
-            return
         disk = Disk(self.whole.before, self.whole.calls)
         for number in [*points, len(disk.calls) + 1]:
             for which, files in enumerate(disk.losses(number - 1, self.draw, LOSSES)):

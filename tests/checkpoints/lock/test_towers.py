@@ -101,7 +101,7 @@ def test_a_lock_from_before_towers_were_locked_says_what_it_lacks():
     result = checked(held, model, unwatched)
     assert result.ok
     told = (
-        "Not in the lock, so not compared: layer vision 0, layer vision 1, which `spectrope lock` would add."
+        "Not in the lock, so not compared: layer vision 0, layer vision 1, which `spectrope lock` would add; "
     )
     assert told in " ".join(str(result).split())
 

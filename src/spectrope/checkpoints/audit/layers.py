@@ -197,7 +197,7 @@ def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> l
     return [*known, *(Remedy(module, one, _scaled_as_others(one, record)) for one in late)]
 
 
-BEYOND = "it appears only beyond the audited length"
+BEYOND = "no plain pass over the audited length shows it"
 
 
 def beyond(

@@ -1,4 +1,4 @@
-"""Measure the impact of findings: compare the model with a copy in which a layer is corrected."""
+"""Measure the impact of findings: compare the model with itself when a layer or a table is corrected."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

@@ -7,10 +7,11 @@
 - lets the power fail: calls that were not forced to disk are lost, all of them or a random part;
 - lets the call fail, with EIO, ENOSPC, EACCES and ENOMEM, once and from then on.
 
-Where a command has several workers, their calls come in another order each time, and a fault at the n-th call
-hits whichever comes n-th. Then the same command must go on, and leave the same bytes as an undisturbed one (but for times), each file
-matching its digest. Trials come in a random order until the time is up; the same command goes on with those
-that are left, as long as the code stays the same. What goes wrong is listed in the results.
+Where a command has several workers, their calls come in another order each time, and a fault at the n-th
+call hits whichever comes n-th. Then the same command must go on, and leave the same bytes as an undisturbed
+one (but for times), each file matching its digest. Trials come in a random order until the time is up; the
+same command goes on with those that are left, as long as the code stays the same. What goes wrong is listed
+in the results.
 """
 
 import argparse

@@ -140,6 +140,23 @@ def rotating(change: Callable[..., tuple[Tensor, Tensor]], layers: Collection[in
     return inject
 
 
+def placed(change: Callable[[Tensor], Tensor]) -> Inject:
+    """Compute cosines and sines at other positions (axes, b, t) of a model under M-RoPE."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        table: Any = table_of_texts(model)
+        own = table.forward
+        patch.setattr(table, "forward", lambda x, position_ids: own(x, change(position_ids)))
+
+    return inject
+
+
+def table_of_texts(model: nn.Module) -> nn.Module:
+    """The module that computes the cosines and sines of a model of texts."""
+    names = ((type(one).__name__, one) for one in model.modules())
+    return next(one for name, one in names if name.endswith("RotaryEmbedding") and "Vision" not in name)
+
+
 def indexing(change: Callable[..., tuple[Tensor, Tensor]], layers: Collection[int] = ()) -> Inject:
     """Let `change` rotate the queries and keys (b, h, t, d) of indexers alone, as `rotating` does."""
 

@@ -22,7 +22,9 @@ from tests.checkpoints.audit.injections import (
     looked_up,
     masked,
     options,
+    placed,
     rotating,
+    table_of_texts,
 )
 from tests.checkpoints.audit.sweep import FULL, SLIDING, Edited, build
 from torch import Tensor, nn
@@ -35,6 +37,7 @@ from transformers.models.longformer import modeling_longformer
 from transformers.models.xlnet import modeling_xlnet
 
 from spectrope.checkpoints.audit import Audit, audit
+from spectrope.checkpoints.audit.sections import in_order, in_turn
 
 LENGTH = 96
 EVERY = (0, 1)
@@ -283,6 +286,23 @@ def places_of_the_call(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
     table: Any = model.model.rotary_emb
     own = table.forward
     patch.setattr(table, "forward", lambda x, position_ids: own(x, torch.arange(x.shape[1])[None]))
+
+
+def dividing(axes: Callable[..., Tensor]) -> Inject:
+    """Divide the pairs among time, height and width in another way, from the same sections."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        table: Any = table_of_texts(model)
+        pairs = table.inv_freq.shape[0]
+        axis = axes(tuple(table.mrope_section))[:pairs]
+
+        def recompose(freq: Tensor) -> Tensor:
+            angles = freq[axis, ..., torch.arange(pairs)].movedim(0, -1)
+            return torch.cat([angles, angles], -1)
+
+        patch.setattr(table, "recomposition_frequencies", recompose)
+
+    return inject
 
 
 def causal_from_the_first_key(own: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
@@ -638,6 +658,12 @@ MUSEUM = (
             rotating(lambda own, q, k, c, s: own(q, k, s, c), [1]), layers=(1,)),
     Exhibit("position_ids not read", "NVIDIA/Megatron-LM/issues/453", "llama", of("111"),
             places_of_the_call),
+    Exhibit("height and width of M-RoPE discarded", "sgl-project/sglang/pull/34446", "qwen3_vl_moe_text",
+            of("115"), placed(lambda p: p[:1].expand(len(p), -1, -1))),
+    Exhibit("sections in blocks that come in turn", "alibaba/MNN/pull/4133", "qwen3_vl_text", of("115"),
+            dividing(in_order), declared={"rope_parameters": MROPE | {"mrope_section": [4, 2, 2]}}),
+    Exhibit("sections in turn that come in blocks", "Blaizzy/mlx-vlm/pull/576", "qwen2_5_vl_text", of("115"),
+            dividing(in_turn)),
     Exhibit("text of a vision model without its causal mask", "huggingface/candle/issues/3505",
             "qwen2_vl_text", of("201"), masked(lambda n: n < 9999)),
     Exhibit("dropout in evaluation", "NVIDIA/torch-harmonics/pull/221", "stablelm", of("407"),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.checkpoints.audit.injections import placed
 from tests.checkpoints.audit.test_vision import (
     DINO,
     FAULTS,
@@ -100,10 +101,17 @@ def test_a_lock_from_before_towers_were_locked_says_what_it_lacks():
     held = replace(locked(model, length=32), vision=())
     result = checked(held, model, unwatched)
     assert result.ok
-    told = (
-        "Not in the lock, so not compared: layer vision 0, layer vision 1, which `spectrope lock` would add; "
-    )
-    assert told in " ".join(str(result).split())
+    told = "not compared: layer vision 0, layer vision 1, which `spectrope lock` would add."
+    assert f"Not in the lock, so {told}" in " ".join(str(result).split())
+
+
+def test_pairs_that_turn_with_another_axis_of_pictures_are_a_change(monkeypatch):
+    model = qwen2_vl()
+    held = locked(model, length=32)
+    placed(lambda p: p[:1].expand(3, -1, -1))(model, monkeypatch)
+    result = checked(held, model, unwatched)
+    assert {move.where for move in result.moves} == {"layer 0", "layer 1"}
+    assert all("SPE115" in str(move) for move in result.moves)
 
 
 def test_the_commands_lock_and_check_a_tower(tmp_path, capsys, monkeypatch):

@@ -37,8 +37,11 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
 
 def declared_fields(config: Any) -> dict[str, Any]:
     """The same of a configuration object."""
-    fields = _plain(config.get_text_config().to_dict())
-    return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
+    text = config.get_text_config()
+    file = _file(getattr(config, "_name_or_path", "") or "")
+    if text is not config:  # A flat file, as Qwen2-VL's, names the whole model.
+        file.pop("model_type", None)
+    return {"library": _plain(text.to_dict()), "file": file}
 
 
 EITHER_WAY = frozenset({"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "xlm"})

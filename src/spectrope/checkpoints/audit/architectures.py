@@ -70,6 +70,13 @@ POSITIONLESS = frozenset(
 )  # Whose mixers carry position instead.
 ROTATES_IN_WINDOWS_ALONE = frozenset({"afmoe", "cohere2", "exaone4", "exaone_moe", "flint", "kolibri1"})
 WINDOWS_EVERYWHERE = frozenset({"minimax"})  # In layers of every type, where a window is declared.
+# Whose `rope_scaling` holds for layers of full attention alone, and the base of their sliding layers where a
+# file has no `rope_local_base_freq`; None for that of the others.
+SCALES_FULL_ALONE: dict[str, float | None] = {
+    **dict.fromkeys(("gemma3_text", "gemma3n_text"), 1e4),
+    **dict.fromkeys(("t5gemma2_text", "t5gemma2_encoder", "t5gemma2_decoder"), 1e4),
+    "olmo3": None,
+}
 TURNS_LAST = frozenset({"deepseek_v4"})  # Whose last coordinates turn where a part of them does.
 MAY_LEAVE_NORMS_OUT = frozenset({"llama4_text"})  # Where `use_qk_norm` is false; others do not read it.
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
@@ -85,13 +92,7 @@ READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for c
 def unexercised(declaration: Declaration) -> tuple[str, ...]:
     """Passes that change the kernels of a model and that its audit does not have, in words."""
     repeated = max(declaration.get("block_repeats") or [1]) > 1
-    parts = declaration.get("rope_parameters", "rope_scaling") or {}
-    sections = any("mrope_section" in one for one in (parts, *parts.values()) if isinstance(one, dict))
-    passes = {
-        "further passes through layers that run several times (block_repeats)": repeated,
-        "tokens of pictures, whose time, row and column differ (mrope_section)": sections,
-    }
-    return tuple(words for words, changes in passes.items() if changes)
+    return ("further passes through layers that run several times (block_repeats)",) if repeated else ()
 
 
 def first_row(declaration: Declaration) -> int | None:

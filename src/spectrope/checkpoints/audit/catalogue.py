@@ -275,13 +275,17 @@ FAULTS = (
         "SPE115",
         "axes of the rotation differ",
         ("axes",),
-        "In a vision tower, pairs that should turn with the row turn with the column, or vice versa.",
+        "In a vision tower, pairs that should turn with the row turn with the column, or vice versa; under "
+        "M-RoPE, pairs turn with another of time, height and width than declared.",
         "A port exchanges height and width, or splits the pairs between the axes in another way: in halves "
-        "instead of in turn.",
+        "instead of in turn. Or it keeps one position per token, which is correct for texts.",
         "Give each pair the coordinate of the axis that the architecture gives it.",
         "Grows with the distance of patches; pictures that are as wide as high hide exchanged axes from "
-        "tests of shapes.",
+        "tests of shapes. Under M-RoPE, texts without pictures are not affected.",
         (
+            "sgl-project/sglang/pull/34446",
+            "alibaba/MNN/pull/4133",
+            "Blaizzy/mlx-vlm/pull/576",
             "osaurus-ai/vmlx-swift/pull/225",
             "vllm-project/vllm-omni/pull/1784",
         ),

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.checkpoints.audit.architectures import READS_ROTARY_DIM, TURNS_LAST
+from spectrope.checkpoints.audit.architectures import READS_ROTARY_DIM, SCALES_FULL_ALONE, TURNS_LAST
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.core import ConfigError
@@ -167,6 +167,7 @@ HALVES = frozenset(
 )
 BACKWARDS = frozenset({"nanochat"})
 _PLAIN = (str, int, float, bool, list)
+_NUMBERS = ("factor", "low_freq_factor", "high_freq_factor", "attention_factor", "beta_fast", "beta_slow")
 OLD_KEYS = ("rope_theta", "rope_scaling", "rotary_emb_base", "rope_local_base_freq")
 
 
@@ -174,18 +175,23 @@ def rope_parameters(fields: Declaration, layer_type: str) -> dict[str, Any]:
     """Base, kind of scaling and its parameters for layers of a type, in the new layout.
 
     A checkpoint's file that is written in the old layout (`rope_theta`, `rope_scaling`, and
-    `rope_local_base_freq` for sliding layers) wins over what the library made of it.
+    `rope_local_base_freq` for sliding layers) wins over what the library made of it. There are architectures
+    whose `rope_scaling` holds for layers of full attention alone.
     """
     parameters = _of_type(fields.get("rope_parameters") or {}, layer_type)
     file = fields.file
     if "rope_parameters" in file or not any(file.get(key) is not None for key in OLD_KEYS):
         return parameters
-    if layer_type == "sliding_attention" and file.get("rope_local_base_freq") is not None:
-        return {"rope_type": "default", "rope_theta": float(file["rope_local_base_freq"])}
+    kept = {key: value for key, value in parameters.items() if key == "partial_rotary_factor"}
     base = file.get("rope_theta") or file.get("rotary_emb_base") or parameters.get("rope_theta")
+    local = file.get("rope_local_base_freq")
+    if layer_type == "sliding_attention" and (local is not None or fields.model_type in SCALES_FULL_ALONE):
+        local = local or SCALES_FULL_ALONE.get(fields.model_type) or base
+        return kept | {"rope_type": "default", "rope_theta": local}
     scaling = file.get("rope_scaling") or {}
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    kept = {key: value for key, value in parameters.items() if key == "partial_rotary_factor"}
+    if kind == "mrope" and scaling.get("mrope_section"):  # As Qwen2-VL's files say.
+        kind = "default"
     return kept | scaling | {"rope_type": kind, "rope_theta": base}
 
 
@@ -294,7 +300,8 @@ def schedule_of(
     base, kind = float(parameters.get("rope_theta") or 10000.0), parameters.get("rope_type") or "default"
     if kind not in KINDS:
         raise ConfigError(f"rope_type {kind!r} is not known here; known: {', '.join(KINDS)}.")
-    return KINDS[kind](fields, parameters, base, width, length)
+    given = {name: float(value) for name in _NUMBERS if (value := parameters.get(name)) is not None}
+    return KINDS[kind](fields, parameters | given, base, width, length)
 
 
 def trained_before(fields: Declaration, parameters: dict[str, Any]) -> int:
@@ -373,8 +380,8 @@ def _longrope(
     factor = p.get("factor") or fields.get("max_position_embeddings") / trained
     schedule = LongRoPE(
         base=base,
-        short_factors=tuple(p["short_factor"]),
-        long_factors=tuple(p["long_factor"]),
+        short_factors=tuple(map(float, p["short_factor"])),
+        long_factors=tuple(map(float, p["long_factor"])),
         factor=max(float(factor), 1.0),
         trained_length=trained,
     )

@@ -13,17 +13,18 @@ from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters, trained_before
 from spectrope.checkpoints.audit.far_layer import NEAR, FarLayer, growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.norms import freed_of_norms
 from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.audit.serving import TOKENS
 from spectrope.checkpoints.probes.far import (
     AROUND,
     DEEPEST,
     chosen_positions,
-    far_calls,
+    far_kernels,
     masks_behind,
     takes_past,
     takes_positions,
-    whole_calls,
+    whole_kernels,
     whole_length,
 )
 from spectrope.core import SpectropeError
@@ -123,16 +124,11 @@ def _rotations(
         unchecked.append(
             f"positions from {first} on (the code takes no positions, so every token before them would run)"
         )
-    modules, looked = [one.module for one in records], set[int]()
+    looked = set[int]()
     for end in (one for one in ends if one > length):
         positions = chosen_positions(_boundaries(declaration, records), length, end)
         try:
-            near, calls = (
-                far_calls(model, modules, some, seed)
-                if in_turn
-                else whole_calls(model, modules, some, some[-1] + 1, seed)
-                for some in (NEAR, positions)
-            )
+            near, calls = (_calls(model, records, some, seed, in_turn=in_turn) for some in (NEAR, positions))
         except (SpectropeError, *FAILURES):  # which models of other attention, or of tables, raise
             unchecked.append(f"positions from {length} on, at which the model did not run")
             continue
@@ -141,6 +137,20 @@ def _rotations(
             far = FarLayer(declaration, one, near[one.module], calls[one.module], tuple(positions), noise)
             findings[one.module] += far.findings()
     return sorted(looked)
+
+
+def _calls(
+    model: nn.Module, records: Sequence[LayerRecord], positions: Sequence[int], seed: int, *, in_turn: bool
+) -> dict[str, Call]:
+    """Calls of each layer at these positions, by module, freed of the weights of norms after a rotation."""
+    modules = [one.module for one in records]
+    if in_turn:
+        kernels = far_kernels(model, modules, torch.tensor(positions), seed)
+    else:
+        kernels = whole_kernels(model, modules, positions, positions[-1] + 1, seed)
+    last = {one.module for one in records if one.declared.normalised_after}
+    freed = {name: freed_of_norms(one, model) if name in last else one for name, one in kernels.items()}
+    return {name: one.call for name, one in freed.items()}
 
 
 def _ends(declaration: Declaration, length: int, stop: int) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
-from spectrope.checkpoints.adapters import FAILURES, POOLS, layer_name
+from spectrope.checkpoints.adapters import FAILURES, POOLS, layer_name, trained_length
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to, sparse_modules
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_scale import declared_scale
@@ -25,11 +25,19 @@ from spectrope.checkpoints.audit.places import places_of
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.audit.relative import declared_relative
+from spectrope.checkpoints.audit.sections import (
+    PictureLayer,
+    chosen_places,
+    declared_axes,
+    has_sections,
+)
 from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
-from spectrope.core import dtype_name
+from spectrope.checkpoints.probes.far import far_kernels
+from spectrope.core import SpectropeError, dtype_name
 
 OTHERS = "memories and segments"
+PICTURES = "tokens of pictures, whose time, height and width differ"
 SHORT = 16  # Tokens of an input that gets full attention.
 Findings = Mapping[str, list[Discrepancy]]  # By dotted name of the module.
 
@@ -62,6 +70,8 @@ class FurtherPasses:
             passes = self._segments()
         if 0 < full_attention_up_to(self.probe.inner) < self.length:
             passes = (*self._random_blocks(), *self._short_inputs())
+        if has_sections(self.probe.declaration):
+            passes = (*passes, *self._pictures())
         for module, one in passes:
             if module in sound:
                 found[module].append(one)
@@ -139,6 +149,25 @@ class FurtherPasses:
             if run is not None and isinstance(pattern, BlockPattern):
                 found = random_findings(run.weights(training=True), pattern, run.padded)
                 yield from ((module, one) for one in found)
+
+    def _pictures(self) -> list[tuple[str, Discrepancy]]:
+        """Tokens of pictures, whose positions have several axes."""
+        probe = self.probe
+        # Short of the trained length, below which a dynamic schedule forgets the length of an earlier pass.
+        places = chosen_places((trained_length(probe.model) or self.length) - 1)
+        try:
+            kernels = far_kernels(probe.inner, [one.module for one in self.records], places, probe.seed)
+        except (SpectropeError, *FAILURES):  # which models that take one position per token raise
+            kernels = {}
+        known = [
+            PictureLayer(axes, probe.declaration, one, kernels[one.module].call, places, probe.noise)
+            for one in self.records
+            if one.module in kernels and (axes := declared_axes(probe.declaration, one)) is not None
+        ]
+        turning = [one for one in self.records if one.declared.turning is not None]
+        if len(known) < len(turning):
+            self.left_out.append(PICTURES)
+        return [(one.record.module, wrong) for one in known for wrong in one.findings()]
 
     def _short_inputs(self) -> Iterator[tuple[str, Discrepancy]]:
         """Inputs of few tokens get full attention."""

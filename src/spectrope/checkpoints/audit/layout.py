@@ -48,9 +48,9 @@ def best_layout(
     """The layout whose pairs keep their norm best, if they keep it; a likely one comes first."""
     step = max(1, vectors.shape[1] // LAYOUT_POSITIONS)
     sample, within = vectors[:16, ::step], max(NORM_CHANGE, 8 * noise)
-    if likely is not None and _holds(likely, moving) and _norm_change(likely.planes(sample)) < within:
+    if likely is not None and _holds(likely, moving) and norm_change(likely.planes(sample)) < within:
         return likely
-    scored = [(_norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
+    scored = [(norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
     score, best = min(scored, key=lambda one: one[0])
     return best if score < within else None
 
@@ -62,7 +62,7 @@ def _holds(layout: Layout, moving: Bool[Tensor, " d"]) -> bool:
     return not bool(still.any())
 
 
-def _norm_change(z: Complex[Tensor, "n t m"]) -> float:
+def norm_change(z: Complex[Tensor, "n t m"]) -> float:
     """Variation of the pairs' squared norms over positions, relative to them."""
     squared = z.real.square() + z.imag.square()
     change = (squared - squared.mean(1, keepdim=True)).square().sum()

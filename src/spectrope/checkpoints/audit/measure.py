@@ -62,6 +62,8 @@ def measure(
     k, key_growth = unscaled(call.k.double(), noise)
     rotation, tolerance = _rotation(q, k, kernel, declared, noise)
     sides = each_head(q, k, kernel.sources, rotation, tolerance)
+    if kernel.norms_after:
+        sides = sides.without_gains()
     still = rotation is None and not varies(q, noise) and not varies(k, noise)
     encoding = LayerEncoding(
         "none" if still else "rotary" if rotation else "unknown",

@@ -35,6 +35,11 @@ class HeadSide:
         """Factor on the vectors, rotated or not; None where those projected were not seen."""
         return self.factor if self.rotation is None else self.rotation.query_gain
 
+    def without_gain(self) -> "HeadSide":
+        """The same where the sizes of the vectors say nothing."""
+        rotation = self.rotation and replace(self.rotation, query_gain=None, key_gain=None)
+        return replace(self, rotation=rotation, factor=None)
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -56,6 +61,10 @@ class Sides:
         """Factor on the dot products of unrotated vectors; None where those projected were not seen."""
         queries, keys = self.gains["queries"], self.gains["keys"]
         return None if queries is None or keys is None else queries * keys
+
+    def without_gains(self) -> "Sides":
+        """The same of vectors that were normalised last: their sizes say nothing of those projected."""
+        return Sides({place: one.without_gain() for place, one in self.of.items()})
 
     def side(self, side: str) -> list[HeadSide]:
         """The heads of one side."""

@@ -3,10 +3,12 @@
 import inspect
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.adapters.claimed_cache import cache_of
@@ -46,24 +48,25 @@ def chosen_positions(boundaries: Iterable[int], start: int, stop: int) -> list[i
     return kept if len(kept) <= MOST else [*kept[: MOST // 2], *kept[-MOST // 2 :]]
 
 
-def far_calls(model: nn.Module, modules: list[str], positions: Sequence[int], seed: int) -> dict[str, Call]:
-    """Calls of each layer, by module, for constant content in a few tokens at these positions.
+def far_kernels(
+    model: nn.Module, modules: list[str], positions: Int[Tensor, "*axes t"], seed: int
+) -> dict[str, LayerKernel]:
+    """Kernels of each layer, by module, for constant content in a few tokens at these positions.
 
     Args:
         model: A Hugging Face model that takes positions, in evaluation mode.
         modules: Dotted names of its attention modules.
-        positions: Of the tokens, ascending from 0.
+        positions: Of the tokens, along each axis if positions have several.
         seed: Of the contents.
     """
-    calls: dict[str, Call] = {}
-    device = next(model.parameters()).device
-    ids = torch.tensor(positions, device=device)[None].expand(2, -1)
+    kernels: dict[str, LayerKernel] = {}
+    ids = positions[..., None, :].expand(*positions.shape[:-1], 2, -1).to(next(model.parameters()).device)
 
     def receive(kernel: LayerKernel) -> None:
-        calls[kernel.call.module] = kernel.call
+        kernels[kernel.call.module] = kernel
 
-    constant_content(model, modules, len(positions), receive, seed=seed, given={"position_ids": ids})
-    return calls
+    constant_content(model, modules, positions.shape[-1], receive, seed=seed, given={"position_ids": ids})
+    return kernels
 
 
 def whole_length(model: nn.Module, stop: int) -> int:
@@ -78,10 +81,10 @@ def whole_length(model: nn.Module, stop: int) -> int:
     return min(stop, WHOLE, math.isqrt(LOGITS // heads))
 
 
-def whole_calls(
+def whole_kernels(
     model: nn.Module, modules: list[str], positions: Sequence[int], length: int, seed: int
-) -> dict[str, Call]:
-    """Calls of each layer, by module, for constant content at all positions, of which some are kept.
+) -> dict[str, LayerKernel]:
+    """Kernels of each layer, by module, for constant content at all positions, of which some are kept.
 
     Args:
         model: A Hugging Face model, in evaluation mode; it need not take positions.
@@ -90,16 +93,17 @@ def whole_calls(
         length: Tokens of the pass.
         seed: Of the content.
     """
-    calls: dict[str, Call] = {}
+    kernels: dict[str, LayerKernel] = {}
     at = list(positions)
 
     def receive(kernel: LayerKernel) -> None:
         call = kernel.call
         q, k, allowed = call.q[..., at, :], call.k[..., at, :], call.allowed[..., at, :][..., at]
-        calls[call.module] = Call(call.module, q, k, None, allowed, call.scale)
+        call = Call(call.module, q, k, None, allowed, call.scale)
+        kernels[call.module] = replace(kernel, call=call)
 
     constant_content(model, modules, length, receive, contents=1, seed=seed)
-    return calls
+    return kernels
 
 
 def masks_behind(model: nn.Module, modules: list[str], past: int, seed: int) -> dict[str, Call]:

@@ -40,7 +40,7 @@ in_order, in_turn = partial(mrope_axes, interleaved=False), partial(mrope_axes, 
 
 
 @dataclass(frozen=True)
-class Form:
+class Division:
     """How an architecture divides the pairs.
 
     Args:
@@ -52,21 +52,21 @@ class Form:
     default: tuple[int, int, int]
 
 
-FORMS: dict[str, Form] = {
+FORMS: dict[str, Division] = {
     **dict.fromkeys(
         ("qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "paddleocr_vl_text"),
-        Form(in_order, (16, 24, 24)),
+        Division(in_order, (16, 24, 24)),
     ),
     **dict.fromkeys(
-        ("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text"), Form(in_order, (8, 12, 12))
+        ("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text"), Division(in_order, (8, 12, 12))
     ),
     **dict.fromkeys(
         ("qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_omni_moe_text", "cohere_compass_text"),
-        Form(in_turn, (24, 20, 20)),
+        Division(in_turn, (24, 20, 20)),
     ),
-    "cosmos3_edge_text": Form(in_turn, (24, 20, 20)),
-    **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text"), Form(in_turn, (11, 11, 10))),
-    "ernie4_5_vl_moe_text": Form(time_last, (22, 22, 20)),
+    "cosmos3_edge_text": Division(in_turn, (24, 20, 20)),
+    **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text"), Division(in_turn, (11, 11, 10))),
+    "ernie4_5_vl_moe_text": Division(time_last, (22, 22, 20)),
 }
 
 

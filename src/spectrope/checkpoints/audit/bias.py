@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from spectrope.checkpoints.adapters import Call
 from spectrope.encodings import t5_bucket
 
 NONLINEAR = 1e-4  # Share of a linear bias's energy that may depart from a line.
+LOST = 150  # Roundings of the largest logit up to which a linear bias is not told from other functions.
 NEGLIGIBLE = 1e-9  # Share of the largest energy of a head that is as good as none.
 N_BUCKETS, MAX_DISTANCES = (8, 16, 32, 64, 128), (32, 64, 128, 256, 512)
 
@@ -137,6 +139,24 @@ def _line(
     """Slope of one head's bias, the energy that departs from the line, and all of it."""
     slope = -(bias * line).sum() / line.square().sum()
     return slope, (bias + slope * line).square().sum(), bias.square().sum()
+
+
+def drowned(call: Call, slopes: Sequence[float], noise: float) -> list[int]:
+    """Heads whose linear biases are lost in the rounding of their logits, where these hold them.
+
+    Args:
+        call: Of the layer.
+        slopes: Of each head, as declared.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    if call.logits is None:
+        return []
+    longest, lost = call.allowed.shape[-1] - 1, []
+    for head, slope in enumerate(slopes):
+        largest = call.logits[:, head].double().masked_fill(call.hidden(head), 0.0).abs().max().item()
+        if abs(slope) * longest <= LOST * noise * largest:
+            lost.append(head)
+    return lost
 
 
 def lag_table(

@@ -8,6 +8,7 @@ from torch import nn
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.adapters.compressed import compresses
 from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
+from spectrope.checkpoints.audit.bias import drowned
 from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
@@ -139,6 +140,8 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     verdict, reason = judge(declared, effective, findings, known=known)
     if places is not None and (unseen := blind(declaration, length, noise)):
         verdict, reason = "cannot tell", unseen
+    if lost := _lost(call, declared, effective, findings, noise):
+        verdict, reason = "cannot tell", lost
     if mixed and verdict != "differs":
         verdict, reason = "cannot tell", "a convolution mixes tokens before the kernel, which hides positions"
     if doubt and verdict != "differs":
@@ -158,6 +161,18 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         reach=layer_reach(declared, effective, declaration, length, noise),
     )
     return record, _remedies(record, subject, measured)
+
+
+def _lost(
+    call: Call, declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy], noise: float
+) -> str:
+    """Why linear biases could not be seen, where that alone differs; "" if they could."""
+    if declared.slopes is None or not findings or any(one.what != "encoding" for one in findings):
+        return ""
+    heads = drowned(call, declared.slopes, noise)
+    enough = len(heads) == len(declared.slopes) if effective.kind == "none" else heads
+    named = ", ".join(map(str, heads))
+    return f"rounding of the logits hides the biases of heads {named}; compute in float32" if enough else ""
 
 
 def _sparse(call: Call, declaration: Declaration, length: int) -> Iterator[Discrepancy]:

@@ -10,6 +10,8 @@ from spectrope.encodings import Pairing, complex_pairs
 
 LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
 NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.
+SUMMED = 2**-23  # Relative rounding error of sums in float32, by which every product of matrices may be off.
+FAINT = 1e-5  # Share of the mean energy below which rounding hides whether a pair keeps its norm.
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,14 @@ class Layout:
 
 
 def moving_coordinates(vectors: Float[Tensor, "n t d"], noise: float) -> Bool[Tensor, " d"]:
-    """Coordinates that vary over positions by more than rounding."""
+    """Coordinates that vary over positions by more than rounding.
+
+    A number is rounded in proportion to itself: one large coordinate, as trained models have, says nothing of
+    the others. Only what sums leave is in proportion to the whole vector.
+    """
     size = vectors.square().mean().sqrt().clamp(min=1e-300)
-    return ((vectors - vectors[:, :1]).abs().amax((0, 1)) / size) > 20 * noise
+    change = (vectors - vectors[:, :1]).abs().amax(1)
+    return (change > 20 * (noise * vectors.abs().amax(1) + SUMMED * size)).any(0)
 
 
 def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:
@@ -63,7 +70,8 @@ def _holds(layout: Layout, moving: Bool[Tensor, " d"]) -> bool:
 
 
 def norm_change(z: Complex[Tensor, "n t m"]) -> float:
-    """Variation of the pairs' squared norms over positions, relative to them."""
+    """Variation of squared norms over positions, each relative to its own, in the mean over pairs."""
     squared = z.real.square() + z.imag.square()
-    change = (squared - squared.mean(1, keepdim=True)).square().sum()
-    return (change / squared.square().sum()).sqrt().item()
+    mean = squared.mean(1, keepdim=True)
+    change, size = (squared - mean).square().mean((0, 1)), mean.square().mean((0, 1))
+    return (change / (size + (FAINT * mean.mean()) ** 2).clamp(min=1e-300)).mean().sqrt().item()

@@ -11,7 +11,8 @@ from torch import Tensor
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.encodings import Pairing
 
-FAINT = 1e-12  # Runs with less than this share of the largest energy are lost in rounding.
+FAINT = 1e-12  # Runs and coordinates with less than this share of the largest energy are lost in rounding.
+COORDINATES = 1e-3  # Relative departure of coordinates up to which vectors are the same but for a factor.
 ORDERS: tuple[Pairing, Pairing] = ("halves", "adjacent")
 
 
@@ -56,11 +57,12 @@ def start_of(
     z = layout.planes(x[:, 0])
     within = max(1e-9, 4 * noise**2)
     for place in reversed(range(len(sources))):
-        for pairing in ORDERS:
-            match = _match(sources[place], _serialised(z, pairing))
-            if match is not None and match[0] > 1 - within:
-                sources.append(sources.pop(place))
-                return HeadStart(pairing, match[1], 0)
+        tried = ((pairing, _match(sources[place], _serialised(z, pairing))) for pairing in ORDERS)
+        found = [(pairing, match) for pairing, match in tried if match is not None and match.holds(noise)]
+        if found:
+            pairing, match = min(found, key=lambda one: one[1].departure)
+            sources.append(sources.pop(place))
+            return HeadStart(pairing, match.factor, 0)
     turned = (_turned(source.double(), z, frequencies, x.shape[1], within) for source in reversed(sources))
     return next((start for start in turned if start is not None), None)
 
@@ -78,9 +80,12 @@ def _turned(
             c = (z * run.conj()).sum(0)
             if c.abs().sum() < (1 - within) * (z.abs() * run.abs()).sum():
                 continue  # contents disagree on the phases
+            factor = z.abs().square().sum() / c.abs().sum()
+            if _departure(factor * run.abs(), z.abs()) > max(COORDINATES, 8 * within**0.5):
+                continue
             position, share = _position_of(c, frequencies, length)
             if share > 1 - 1e3 * within:  # positions are integers, measured frequencies are not exact
-                return HeadStart(pairing, (z.abs().square().sum() / c.abs().sum()).item(), position)
+                return HeadStart(pairing, factor.item(), position)
     return None
 
 
@@ -140,12 +145,33 @@ def factor_of(x: Float[Tensor, "b d"], sources: list[Float[Tensor, "b _"]], nois
     if x.shape[1] < 4:
         return None
     matches = (_match(source, x.double()) for source in reversed(sources))
-    within = max(1e-9, 4 * noise**2)
-    return next((match[1] for match in matches if match is not None and match[0] > 1 - within), None)
+    return next((match.factor for match in matches if match is not None and match.holds(noise)), None)
 
 
-def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[float, float] | None:
-    """Best cosine, of either sign, of the target with a run of the source, and target over source."""
+@dataclass(frozen=True)
+class Match:
+    """A run of a source that is most in the direction of a target.
+
+    Args:
+        cosine: Of both, of either sign.
+        factor: Target over run.
+        departure: Of the coordinates, each relative to its own size, over all of them.
+    """
+
+    cosine: float
+    factor: float
+    departure: float
+
+    def holds(self, noise: float) -> bool:
+        """Whether the target is the run, up to its factor and rounding.
+
+        One large coordinate, as trained models have, is enough for the cosine.
+        """
+        return self.cosine > 1 - max(1e-9, 4 * noise**2) and self.departure < max(COORDINATES, 8 * noise)
+
+
+def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> Match | None:
+    """The run of the source that is most in the direction of the target; None if the source is too short."""
     if source.shape[1] < target.shape[1]:
         return None
     width = target.shape[1]
@@ -155,7 +181,16 @@ def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[
     best = int((_products(spectrum, source.shape[1], target) / sizes.clamp(min=1e-300)).abs().argmax())
     run = source[:, best : best + width]
     product, size = (run * target).sum(), run.norm() * target.norm()
-    return (product / size.clamp(min=1e-300)).abs().item(), (target.square().sum() / product).item()
+    factor = target.square().sum() / product
+    return Match(
+        (product / size.clamp(min=1e-300)).abs().item(), factor.item(), _departure(factor * run, target)
+    )
+
+
+def _departure(x: Float[Tensor, "b w"], target: Float[Tensor, "b w"]) -> float:
+    """Root mean square over coordinates of how far each is off, relative to its own size."""
+    own = target.square().sum(0)
+    return ((x - target).square().sum(0) / (own + FAINT * own.mean()).clamp(min=1e-300)).mean().sqrt().item()
 
 
 @lru_cache(maxsize=16)  # which one layer needs for all its heads

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.audit.encoding import Turning
+from spectrope.checkpoints.audit.layout import moving_coordinates
 from spectrope.checkpoints.audit.precision import rounding_of
 from spectrope.checkpoints.audit.restarts import applied_positions, named_positions
 from spectrope.checkpoints.audit.rotary import Rotation
@@ -107,4 +108,4 @@ def unscaled(q: Float[Tensor, "b h t d"], noise: float) -> tuple[Float[Tensor, "
 
 def varies(x: Float[Tensor, "b h t d"], noise: float) -> bool:
     """Whether vectors differ between positions by more than rounding."""
-    return bool((x - x[..., :1, :]).abs().max() > 20 * noise * x.square().mean().sqrt())
+    return bool(moving_coordinates(x.flatten(0, 1), noise).any())

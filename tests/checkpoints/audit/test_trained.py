@@ -56,6 +56,24 @@ def test_a_head_that_does_not_turn_is_still_found(monkeypatch):
     assert told == {("SPE109", 1)}
 
 
+def test_a_learned_factor_on_queries_is_as_the_weights_say(monkeypatch):
+    model = model_of("mistral_large4_text", "biases", "float32")
+    for layer in model.layers:
+        learned = layer.self_attn.softmax_scaling
+        learned.scale.data, learned.bias.data = (
+            torch.tensor([0.1, 0.2, 0.3, 0.4]),
+            torch.tensor([1, 2, 0.5, 3]),
+        )
+    assert alarms(found(model)) == []
+    own = model.layers[1].self_attn.softmax_scaling.forward
+    monkeypatch.setattr(
+        model.layers[1].self_attn.softmax_scaling,
+        "forward",
+        lambda q, position_ids, **given: own(q, position_ids + 7, **given),
+    )
+    assert [layer.verdict for layer in found(model).layers] == ["matches", "differs"]
+
+
 def test_slopes_that_rounding_hides_are_said_to_be_hidden_and_seen_in_float32():
     low = found(model_of("bloom", "all"))
     assert {layer.verdict for layer in low.layers} == {"cannot tell"}

@@ -13,7 +13,7 @@ from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters, trained_before
 from spectrope.checkpoints.audit.far_layer import NEAR, FarLayer, growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.norms import freed_of_norms
+from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling
 from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.audit.serving import TOKENS
 from spectrope.checkpoints.probes.far import (
@@ -142,15 +142,15 @@ def _rotations(
 def _calls(
     model: nn.Module, records: Sequence[LayerRecord], positions: Sequence[int], seed: int, *, in_turn: bool
 ) -> dict[str, Call]:
-    """Calls of each layer at these positions, by module, freed of the weights of norms after a rotation."""
+    """Calls of each layer at these positions, by module, freed of what weights make of a rotation."""
     modules = [one.module for one in records]
     if in_turn:
         kernels = far_kernels(model, modules, torch.tensor(positions), seed)
     else:
         kernels = whole_kernels(model, modules, positions, positions[-1] + 1, seed)
     last = {one.module for one in records if one.declared.normalised_after}
-    freed = {name: freed_of_norms(one, model) if name in last else one for name, one in kernels.items()}
-    return {name: one.call for name, one in freed.items()}
+    even = {name: freed_of_scaling(one, model, positions) for name, one in kernels.items()}
+    return {name: (freed_of_norms(one, model) if name in last else one).call for name, one in even.items()}
 
 
 def _ends(declaration: Declaration, length: int, stop: int) -> list[int]:

@@ -22,7 +22,7 @@ from spectrope.checkpoints.audit.local import declared_pattern, pattern_findings
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
-from spectrope.checkpoints.audit.norms import freed_of_norms, norm_findings
+from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling, norm_findings
 from spectrope.checkpoints.audit.places import Places, place_of, places_of
 from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.reach import Reach, reach_of
@@ -111,6 +111,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     kernel, module, length, noise = replace(kernel, call=call), call.module, subject.length, subject.noise
     stack, layer = place_of(subject.declaration, module)
     declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
+    kernel = freed_of_scaling(kernel, subject.model, range(length))
     if declared.normalised_after:
         kernel = freed_of_norms(kernel, subject.model)
     places = places_of(declaration, module, length)

@@ -140,8 +140,9 @@ def _with_bias(
 ) -> LayerEncoding:
     """The encoding with the family of its bias, unless rows alone vary."""
     allowed, exact = call.allowed[0], call.logits is None
-    largest = max(_largest(one, allowed) for one in (bias[None] if call.logits is None else call.logits))
-    if _largest(bias, allowed, centred=True) <= 50 * noise * largest:
+    every = (bias[None] if call.logits is None else call.logits).unbind()
+    largest = torch.stack([_largest(one, allowed) for one in every]).amax(0)
+    if bool((_largest(bias, allowed, centred=True) <= 50 * noise * largest).all()):
         return encoding
     if encoding.kind != "none":
         return replace(encoding, kind="unknown")
@@ -150,16 +151,18 @@ def _with_bias(
     table = lag_table(bias, allowed, noise)
     if table is None:
         return replace(encoding, kind="unknown")
-    buckets = find_buckets(*table, declared.buckets, 0.0 if exact else 4 * noise * largest)
+    buckets = find_buckets(*table, declared.buckets, 0.0 if exact else 4 * noise * largest.max().item())
     return replace(encoding, kind="lag bias" if buckets is None else "bucketed bias", buckets=buckets)
 
 
-def _largest(x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"], *, centred: bool = False) -> float:
-    """Largest size over the allowed pairs, head by head, where asked of what softmax does not ignore."""
+def _largest(
+    x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"], *, centred: bool = False
+) -> Float[Tensor, " h"]:
+    """Largest size of each head over the allowed pairs, where asked of what softmax does not ignore."""
     pairs = zip(x, allowed.expand_as(x), strict=True)
     if centred:
-        return max(row_centred(one[None].double(), seen[None]).abs().max().item() for one, seen in pairs)
-    return max(one.masked_fill(~seen, 0.0).abs().max().item() for one, seen in pairs)
+        return torch.stack([row_centred(one[None].double(), seen[None]).abs().max() for one, seen in pairs])
+    return torch.stack([one.masked_fill(~seen, 0.0).abs().max().double() for one, seen in pairs])
 
 
 def _heads(

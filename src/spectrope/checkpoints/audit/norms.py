@@ -1,8 +1,8 @@
-"""Norms of queries and keys that an architecture has and a layer does not apply."""
+"""Norms of queries and keys that a layer does not apply, and what weights make of both after a rotation."""
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,3 +100,21 @@ def freed_of_norms(kernel: LayerKernel, model: nn.Module) -> LayerKernel:
         return kernel
     q, k = (x / one.detach().to(x) for x, one in zip((call.q, call.k), weights, strict=True))
     return replace(kernel, call=replace(call, q=q, k=k))
+
+
+def freed_of_scaling(kernel: LayerKernel, model: nn.Module, positions: Sequence[int]) -> LayerKernel:
+    r"""A kernel without the learned factor on its queries, :math:`a_h \log(p + 1) + b_h` in head h.
+
+    Args:
+        kernel: Of a layer.
+        model: Whose attention has that factor, as Mistral Large 4's has, or not.
+        positions: Of the queries.
+    """
+    learned: Any = getattr(model.get_submodule(kernel.call.module), "softmax_scaling", None)
+    scale, bias = (getattr(learned, name, None) for name in ("scale", "bias"))
+    q = kernel.call.q
+    if not isinstance(scale, Tensor) or not isinstance(bias, Tensor) or scale.shape != q.shape[1:2]:
+        return kernel
+    a, b = (x.detach().cpu().double()[:, None] for x in (scale, bias))
+    factor = a * torch.tensor(positions, dtype=torch.float64).log1p() + b
+    return replace(kernel, call=replace(kernel.call, q=(q.double() / factor[..., None]).to(q)))

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from tests.checkpoints.audit import zoo
 from tests.checkpoints.audit.families import FAMILIES, GPT2, GROUPED, ODD, build
 from transformers.models.qwen3 import modeling_qwen3
 
@@ -188,3 +189,10 @@ def test_packed_sequences_that_the_model_takes_for_one_are_named_as_not_checked(
         found = audit(build("Qwen3", **GROUPED), length=32, serving_modes=required)
         assert (found.outcome, found.unserved) == ("matches", (merged,))
         assert merged in closing(found)
+
+
+def test_a_row_behind_a_prompt_of_the_model_is_not_compared():
+    """CPM-Ant puts 32 tokens of its own before those of the text."""
+    result = audit(zoo.build(zoo.Variant("cpmant", zoo.families()["cpmant"])), length=48)
+    assert "right padding" in {one.mode for one in result.serving_modes}
+    assert not any(one.findings for one in result.serving_modes)

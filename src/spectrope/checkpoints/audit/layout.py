@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 
@@ -33,9 +34,10 @@ def moving_coordinates(vectors: Float[Tensor, "n t d"], noise: float) -> Bool[Te
     A number is rounded in proportion to itself: one large coordinate, as trained models have, says nothing of
     the others. Only what sums leave is in proportion to the whole vector.
     """
-    size = vectors.square().mean().sqrt().clamp(min=1e-300)
-    change = (vectors - vectors[:, :1]).abs().amax(1)
-    return (change > 20 * (noise * vectors.abs().amax(1) + SUMMED * size)).any(0)
+    first, (low, high) = vectors[:, 0], vectors.aminmax(dim=1)
+    change, largest = torch.maximum(high - first, first - low), torch.maximum(high, -low)
+    size = torch.linalg.vector_norm(vectors) / max(vectors.numel(), 1) ** 0.5
+    return (change > 20 * (noise * largest + SUMMED * size)).any(0)
 
 
 def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:

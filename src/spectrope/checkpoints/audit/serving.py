@@ -257,10 +257,13 @@ class ServingModes:
     def _beside(self, module: str, call: Call, kernel: AppliedCall) -> list[Discrepancy]:
         """What differs in the row without padding.
 
-        Nothing is known of it where only the first row is read, or the attention function draws another mask.
+        Nothing is known of it where only the first row is read, the attention function draws another mask, or
+        the model puts keys of its own before the tokens.
         """
         logits, allowed = kernel_rows(call)
         if call.sparse is not None or len(logits) != 2 or not torch.equal(allowed[:1], kernel.allowed[:1]):
+            return []
+        if allowed.shape[-1] != self.prompt:
             return []
         row = replace(kernel, logits=logits[1:], allowed=allowed[1:])
         return [replace(one, note=BESIDE) for one in self._differing(module, row, slice(0, self.prompt))]

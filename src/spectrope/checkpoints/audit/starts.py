@@ -57,7 +57,7 @@ def start_of(
     z = layout.planes(x[:, 0])
     within = max(1e-9, 4 * noise**2)
     for place in reversed(range(len(sources))):
-        tried = ((pairing, _match(sources[place], _serialised(z, pairing))) for pairing in ORDERS)
+        tried = [(pairing, _match(sources[place], _serialised(z, pairing))) for pairing in ORDERS]
         found = [(pairing, match) for pairing, match in tried if match is not None and match.holds(noise)]
         if found:
             pairing, match = min(found, key=lambda one: one[1].departure)

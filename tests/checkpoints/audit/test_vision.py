@@ -64,6 +64,35 @@ def test_frequencies_of_dinov3_are_normalised_by_the_grid():
     assert turning.base == 64.0
 
 
+LLAMA4 = "llama4_vision_model"
+
+
+def test_llama4_counts_patches_from_1_and_its_class_token_last():
+    for one in found(small_tower(LLAMA4)).vision:
+        assert one.grid == (16, 16)  # Of the declared size: it takes no other.
+        assert one.declared.origin == one.effective.origin == (1.0, 1.0)
+        assert one.effective.base == 10000.0
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        (lambda z: torch.cat([z[..., 4:], z[..., :4]], -1), "SPE115", "axes"),
+        (lambda z: torch.cat([z[:-1] * z[0].conj(), z[-1:]]), "", "row 0, column 0"),
+        (lambda z: z.real.to(z.dtype), "", ""),
+        (lambda z: z[:1].expand_as(z), "SPE110", "encoding"),
+    ],
+    ids=["rows before columns", "counted from 0", "cosines alone", "the same for all"],
+)
+def test_faults_of_llama4s_table_are_named(change, code, words):
+    model = small_tower(LLAMA4)
+    table = model.rotary_embedding
+    table.freqs_ci = change(table.freqs_ci)
+    told = {(one.code, str(one)) for record in found(model).vision for one in record.findings}
+    assert told
+    assert all(code in one and words in text for one, text in told), told
+
+
 def of_coordinates(change):
     """DINOv3's coordinates (patches, 2) changed before they turn anything."""
 

@@ -20,6 +20,7 @@ HOMES = {
     "glm5_next_vision": "glm5_next",
     "glm_ocr_vision": "glm_ocr",
     "kimi_k25_vision": "kimi_k25",
+    "llama4_vision_model": "llama4",
     "pixtral": "pixtral",
     "qwen2_5_omni_vision_encoder": "qwen2_5_omni",
     "qwen2_5_vl_vision": "qwen2_5_vl",
@@ -69,6 +70,8 @@ def small_tower(family: str, dtype: str = "float32", **changes: Any) -> torch.nn
     known = cls.config_class().to_dict()
     fields = {name: size for name, size in SIZES.items() if name in known}
     fields = {name: float(n) if isinstance(known[name], float) else n for name, n in fields.items()} | changes
+    if family == "llama4_vision_model":
+        fields["intermediate_size"] = 256  # of patches that are shuffled together
     if family == "qwen2_vl_vision":
         fields["hidden_size"] = 32  # of the language model
     torch.manual_seed(0)

@@ -214,8 +214,11 @@ def model_class(config: Any, name: str) -> Any:
 
 def in_precision(model: torch.nn.Module, dtype: str) -> torch.nn.Module:
     """The model in another precision, but for its frequencies, which a loaded checkpoint keeps in float32."""
-    kept = {name: buffer for name, buffer in model.named_buffers() if name.endswith("inv_freq")}
-    model.to(getattr(torch, dtype))
+    tables = ("inv_freq", "freqs_ci")
+    kept = {name: buffer for name, buffer in model.named_buffers() if name.endswith(tables)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Tables of complex numbers lose their imaginary part.
+        model.to(getattr(torch, dtype))
     for name, buffer in kept.items():
         owner, _, field = name.rpartition(".")
         setattr(model.get_submodule(owner), field, buffer)

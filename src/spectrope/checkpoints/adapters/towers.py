@@ -32,6 +32,8 @@ class TowerForm:
         normalised: Whether rows and columns are scaled to coordinates from -1 to 1, in units of whole turns.
         in_blocks: Whether patches are ordered by blocks that are merged later.
         in_windows: Whether blocks are ordered by windows, which some layers attend within.
+        origin: Row and column of the first patch.
+        of_one_size: Whether pictures are squares of the declared size, behind which comes a class token.
     """
 
     takes: Takes
@@ -40,6 +42,8 @@ class TowerForm:
     normalised: bool = False
     in_blocks: bool = False
     in_windows: bool = False
+    origin: float = 0.0
+    of_one_size: bool = False
 
 
 IN_BLOCKS = TowerForm("patches", in_blocks=True)
@@ -68,6 +72,9 @@ FORMS = {
         IN_BLOCKS,
     ),
     **dict.fromkeys(("exaone4_5_vision", "qwen2_5_omni_vision_encoder", "qwen2_5_vl_vision"), IN_WINDOWS),
+    "llama4_vision_model": TowerForm(
+        "pixels", split="columns, rows", pairing="adjacent", origin=1.0, of_one_size=True
+    ),
     "step3p5_vision": TowerForm("pixels", split="columns, rows"),
     "kimi_k25_vision": TowerForm("patches", split="columns and rows in turn"),
 }
@@ -94,10 +101,18 @@ class Tower:
         """Configuration of the tower as it runs."""
         return self.module.config
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches of the picture that it gets."""
+        if not self.form.of_one_size:
+            return GRID
+        side = self.config.image_size // self.config.patch_size
+        return side, side
+
     def places(self) -> Int[Tensor, "n 2"]:
         """Row and column of each patch, in the order in which layers get them."""
-        rows, columns = GRID
-        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).view(*GRID, 2)
+        rows, columns = self.grid
+        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).view(rows, columns, 2)
         if not self.form.in_blocks:
             return places.view(-1, 2)
         side = self.config.spatial_merge_size
@@ -108,7 +123,7 @@ class Tower:
 
     def windows(self, layer: int) -> list[int]:
         """Patches of each window that a layer attends within, in their order."""
-        rows, columns = GRID
+        rows, columns = self.grid
         if not self.form.in_windows or layer in self.config.fullatt_block_indexes:
             return [rows * columns]
         side = self.config.spatial_merge_size
@@ -123,7 +138,7 @@ class Tower:
 
     def inputs(self) -> dict[str, Any]:
         """Arguments of the forward call: a picture of one colour, of the size of the grid."""
-        rows, columns = GRID
+        rows, columns = self.grid
         like = next(self.module.parameters())
         if self.form.takes == "pixels":
             height, width = _pair(self.config.patch_size)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.checkpoints.adapters.towers import GRID, Tower
+from spectrope.checkpoints.adapters.towers import Tower
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.plane import PlaneTurning
 from spectrope.core import ConfigError
@@ -41,7 +41,7 @@ class DeclaredPlane:
 
 
 def declared_plane(tower: Tower, head_dim: int) -> DeclaredPlane:
-    r"""What a tower is declared to apply to a picture of `GRID`.
+    r"""What a tower is declared to apply to the picture that it gets.
 
     DINOv3 scales row r of R to the coordinate :math:`(2r + 1) / R - 1`, of which 1 is :math:`2\pi` radians
     of the fastest pair, so a row is :math:`4\pi / R` and the first patch lies at row :math:`(1 - R) / 2`.
@@ -56,10 +56,11 @@ def declared_plane(tower: Tower, head_dim: int) -> DeclaredPlane:
     base, each = _base(Declaration(**tower.declared)), head_dim // 4
     index = torch.arange(each, dtype=torch.float64)
     axes, exponents = _split(tower.form.split, index / each)
-    scales, origin = (1.0, 1.0), (0.0, 0.0)
+    scales, origin = (1.0, 1.0), (tower.form.origin, tower.form.origin)
     if tower.form.normalised:
-        scales = (4 * math.pi / GRID[0], 4 * math.pi / GRID[1])
-        origin = ((1 - GRID[0]) / 2, (1 - GRID[1]) / 2)
+        n_rows, n_columns = tower.grid
+        scales = (4 * math.pi / n_rows, 4 * math.pi / n_columns)
+        origin = ((1 - n_rows) / 2, (1 - n_columns) / 2)
     rows, columns = _frequencies(base, axes, exponents, scales)
     exact = (0.0,) * len(axes)
     turning = PlaneTurning(tower.form.pairing, rows, columns, exact, exact, base, origin, 1.0)

@@ -58,7 +58,7 @@ class PatchVectors:
     Args:
         x: At every token, with shape (n, t, d).
         places: Row and column of each patch, with shape (p, 2).
-        first: Index of the first patch among the tokens; those before it do not turn.
+        first: Index of the first patch among the tokens; those before it and behind the last do not turn.
         sources: What inner modules put out, with shape (b, width) each.
     """
 
@@ -73,9 +73,10 @@ class PatchVectors:
         return self.x[:, self.first : self.first + len(self.places)].double()
 
     @property
-    def before(self) -> Float[Tensor, "n q d"]:
-        """Those of the tokens before the patches."""
-        return self.x[:, : self.first].double()
+    def still(self) -> Float[Tensor, "n q d"]:
+        """Those of the tokens that are no patches."""
+        behind = self.first + len(self.places)
+        return torch.cat([self.x[:, : self.first], self.x[:, behind:]], 1).double()
 
     def on_grid(self, z: Complex[Tensor, "n p m"]) -> Complex[Tensor, "n r c m"]:
         """Values of the patches at their rows and columns."""
@@ -141,8 +142,8 @@ def _start(
 
     The vector before its rotation is that of a token that does not turn, or a run of a source.
     """
-    if vectors.first:
-        candidates = [layout.planes(vectors.before[:, 0])]
+    if vectors.still.shape[1]:
+        candidates = [layout.planes(vectors.still[:, 0])]
     else:
         within = max(1e-9, 4 * noise**2)
         found = (

@@ -204,9 +204,9 @@ def _factor(declared: DeclaredPlane, seen: PlaneTurning, axis: int) -> float:
 
 
 def _prefix(vectors: PatchVectors, noise: float) -> Iterator[Discrepancy]:
-    """Tokens before the patches that turn."""
-    x = vectors.before
-    if vectors.first > 1 and bool((x - x[:, :1]).abs().max() > 20 * noise * x.square().mean().sqrt()):
+    """Tokens beside the patches that turn."""
+    x = vectors.still
+    if x.shape[1] > 1 and bool((x - x[:, :1]).abs().max() > 20 * noise * x.square().mean().sqrt()):
         yield Discrepancy("rotation of the tokens before the patches", "none", "as of patches")
 
 
@@ -215,11 +215,11 @@ def _origin(
 ) -> Iterator[Discrepancy]:
     """Where the first patch is at another row or column, or vectors are scaled."""
     if seen.origin is None or wanted.origin is None:
-        if vectors.first:
+        if vectors.still.shape[1]:
             yield Discrepancy("first position", place_in_words(wanted.origin), "not near it")
         return
     if differ(wanted.origin, seen.origin):
-        note = "" if vectors.first else "harmless if queries and keys are shifted alike"
+        note = "" if vectors.still.shape[1] else "harmless if queries and keys are shifted alike"
         yield Discrepancy("first position", place_in_words(wanted.origin), place_in_words(seen.origin), note)
     if seen.gain is not None and not is_near(1.0, seen.gain, noise):
         yield Discrepancy("attention factor", "1", f"{seen.gain:.5g}", residual=abs(seen.gain - 1))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from spectrope.checkpoints.adapters import FAILURES, Call, evaluating, layer_name
-from spectrope.checkpoints.adapters.towers import GRID, Tower, towers
+from spectrope.checkpoints.adapters.towers import Tower, towers
 from spectrope.checkpoints.audit.compare import GAIN, Discrepancy
 from spectrope.checkpoints.audit.declared_plane import DeclaredPlane, declared_plane
 from spectrope.checkpoints.audit.encoding import describe_mask
@@ -42,7 +42,7 @@ def _records(tower: Tower, contents: int, seed: int) -> list[VisionRecord]:
     except FAILURES as error:
         name = type(tower.module).__name__
         raise UnsupportedError(
-            f"{name} cannot be measured on a picture of {GRID[0]} × {GRID[1]} patches: {error}"
+            f"{name} cannot be measured on a picture of {tower.grid[0]} × {tower.grid[1]} patches: {error}"
         ) from error
 
 
@@ -86,7 +86,7 @@ class TowerAudit:
             module=f"{self.tower.name}.{call.module}".strip("."),
             tower=self.tower.name,
             layer=layer,
-            grid=GRID,
+            grid=self.tower.grid,
             position=position,
             mask=_mask(call, kernel.windows),
             effective=self._effective(kernel, declared),
@@ -99,7 +99,7 @@ class TowerAudit:
     def _vectors(self, kernel: PatchKernel) -> dict[HeadOfSide, PatchVectors]:
         """Queries and keys of each head."""
         places = self.tower.places()
-        first = kernel.q.shape[2] - len(places)
+        first = 0 if self.tower.form.of_one_size else kernel.q.shape[2] - len(places)
         sides = {"queries": kernel.q, "keys": kernel.k}
         return {
             (side, head): PatchVectors(x[:, head], places, first, kernel.sources)

@@ -64,7 +64,8 @@ def attending_in(tower: Tower) -> tuple[list[str], bool]:
         model(**tower.inputs())
     if not calls:
         raise UnsupportedError(f"{type(model).__name__} shows no attention kernel.")
-    patches = entered[calls[0]][-len(tower.places()) :].double()
+    tokens, n_patches = entered[calls[0]], len(tower.places())
+    patches = (tokens[:n_patches] if tower.form.of_one_size else tokens[-n_patches:]).double()
     variation = (patches - patches.mean(0)).square().sum() / patches.square().sum()
     return list(dict.fromkeys(calls)), variation.item() > VARYING
 

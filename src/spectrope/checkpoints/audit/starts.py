@@ -57,12 +57,12 @@ def start_of(
     z = layout.planes(x[:, 0])
     within = max(1e-9, 4 * noise**2)
     for place in reversed(range(len(sources))):
-        tried = [(pairing, _match(sources[place], _serialised(z, pairing))) for pairing in ORDERS]
-        found = [(pairing, match) for pairing, match in tried if match is not None and match.holds(noise)]
+        tried = {order: _match(sources[place], _serialised(z, order)) for order in ORDERS}
+        found = {order: match for order, match in tried.items() if match is not None and match.holds(noise)}
         if found:
-            pairing, match = min(found, key=lambda one: one[1].departure)
+            pairing = min(found, key=lambda order: found[order].departure)
             sources.append(sources.pop(place))
-            return HeadStart(pairing, match.factor, 0)
+            return HeadStart(pairing, found[pairing].factor, 0)
     turned = (_turned(source.double(), z, frequencies, x.shape[1], within) for source in reversed(sources))
     return next((start for start in turned if start is not None), None)
 

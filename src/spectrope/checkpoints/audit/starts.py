@@ -30,6 +30,16 @@ class HeadStart:
     gain: float
     position: int
 
+    @classmethod
+    def at_first(
+        cls, source: Float[Tensor, "b _"], z: Complex[Tensor, "b m"], order: Pairing, noise: float
+    ) -> "tuple[HeadStart, float] | None":
+        """The start at position 0 in one order of the pairs, if a source holds it, and how far it is off."""
+        match = _match(source, _serialised(z, order))
+        if match is None or not match.holds(noise):
+            return None
+        return cls(order, match.factor, 0), match.departure
+
 
 def start_of(
     x: Float[Tensor, "b t d"],
@@ -57,12 +67,11 @@ def start_of(
     z = layout.planes(x[:, 0])
     within = max(1e-9, 4 * noise**2)
     for place in reversed(range(len(sources))):
-        tried = {order: _match(sources[place], _serialised(z, order)) for order in ORDERS}
-        found = {order: match for order, match in tried.items() if match is not None and match.holds(noise)}
+        tried = [HeadStart.at_first(sources[place], z, order, noise) for order in ORDERS]
+        found = [one for one in tried if one is not None]
         if found:
-            pairing = min(found, key=lambda order: found[order].departure)
             sources.append(sources.pop(place))
-            return HeadStart(pairing, found[pairing].factor, 0)
+            return min(found, key=lambda one: one[1])[0]
     turned = (_turned(source.double(), z, frequencies, x.shape[1], within) for source in reversed(sources))
     return next((start for start in turned if start is not None), None)
 

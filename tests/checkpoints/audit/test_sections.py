@@ -7,7 +7,7 @@ import torch
 from tests.checkpoints.audit.injections import in_head, placed, rotating, table_of_texts
 from tests.checkpoints.audit.museum import dividing
 from tests.checkpoints.audit.test_vision import qwen2_vl
-from tests.checkpoints.audit.zoo import Variant, build, families
+from tests.checkpoints.audit.zoo import Variant, build, families, in_precision, small_config
 from transformers import Qwen2VLForConditionalGeneration
 
 from spectrope.checkpoints.audit import audit
@@ -74,10 +74,56 @@ def test_a_division_that_has_no_name_is_told_pair_by_pair(monkeypatch):
     assert "the first of them pair 2" in text
 
 
-def test_pairs_of_a_sum_of_axes_turn_with_none_of_them(monkeypatch):
+def test_divisions_that_read_alike_are_told_pair_by_pair(monkeypatch):
+    model = build(Variant("qwen3_vl_text", families()["qwen3_vl_text"]))
+    dividing(lambda _: torch.tensor([0, 1, 2, 0, 2, 1, 0, 1]))(model, monkeypatch)
+    declared, _, effective = only(found(model)).partition(" declared, ")
+    assert declared.endswith("3 with time, 4 with height, 5 with width, 6 with time, 7 with height")
+    assert effective.startswith("pairs 0 with time, 1 with height, 2 with width, 3 with time, 4 with width")
+
+
+@pytest.mark.parametrize("base", [1e4, 1e6])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_slow_pairs_are_followed_as_far_as_they_need(dtype, base, monkeypatch):
+    rope = {"rope_type": "default", "rope_theta": base, "mrope_section": [5, 2, 1]}
+    config = small_config("qwen2_vl_text")
+    config.rope_parameters = rope
+    model = in_precision(type(model_of("qwen2_vl_text"))(config).eval(), dtype)
+    assert UNREAD not in " ".join(found(model).unexercised)
+    placed(lambda p: p[[0, 2, 1]])(model, monkeypatch)
+    assert "5 to 6 with width, 7 with height effective" in only(found(model))
+
+
+def test_pairs_that_no_position_can_tell_are_counted(monkeypatch):
+    config = small_config("qwen2_vl_text")
+    config.rope_parameters = {
+        "rope_type": "dynamic", "rope_theta": 1e6, "factor": 2.0, "mrope_section": [4, 2, 2],
+    }  # fmt: skip
+    model = in_precision(type(model_of("qwen2_vl_text"))(config).eval(), "bfloat16")
+    (told,) = found(model).unexercised
+    assert told.startswith(f"{UNREAD}, in ")
+    assert told.endswith(" pairs that turn too slowly to be told")
+
+
+@pytest.mark.parametrize("length", [2, 3, 5])
+def test_models_of_few_positions_are_read(length):
+    config = small_config("qwen2_vl_text")
+    config.max_position_embeddings = length
+    assert found(type(model_of("qwen2_vl_text"))(config).eval()).ok
+
+
+def test_pruned_heads_and_pairs_say_nothing():
+    model = model_of("qwen2_vl_text")
+    projection = model.layers[0].self_attn.q_proj
+    for rows in (slice(0, 16), [17, 25]):
+        projection.weight.data[rows], projection.bias.data[rows] = 0.0, 0.0
+    assert found(model).ok
+
+
+def test_pairs_of_a_sum_of_axes_turn_in_another_way(monkeypatch):
     model = model_of("qwen2_vl_text")
     placed(lambda p: torch.stack([p[0], p[1] + p[2] - p[0], p[2]]))(model, monkeypatch)
-    assert "4 to 5 with none of them, 6 to 7 with width effective" in only(found(model))
+    assert "4 to 5 in another way, 6 to 7 with width effective" in only(found(model))
 
 
 def test_coordinates_of_one_pair_on_different_axes_are_no_rotation(monkeypatch):
@@ -159,6 +205,4 @@ def test_forms_agree_with_our_encoding_and_by_hand():
     directions = MRoPE(config).directions()[0]
     assert directions.argmax(-1).tolist() == in_turn((4, 2, 2)).tolist()
     assert time_last((2, 2, 3)).tolist() == [1, 2, 1, 2, 0, 0, 0]
-    assert (
-        in_words(torch.tensor([0, 1, 1, 3])) == "pairs 0 with time, 1 to 2 with height, 3 with none of them"
-    )
+    assert in_words(torch.tensor([0, 1, 1, 3])) == "pairs 0 with time, 1 to 2 with height, 3 in another way"

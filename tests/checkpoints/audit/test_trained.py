@@ -74,6 +74,17 @@ def test_a_learned_factor_on_queries_is_as_the_weights_say(monkeypatch):
     assert [layer.verdict for layer in found(model).layers] == ["matches", "differs"]
 
 
+def test_pruned_heads_and_pairs_say_nothing():
+    model = build(Variant("qwen2", families()["qwen2"]))
+    projections = model.model.layers[0].self_attn
+    for rows, side in ((slice(0, 16), "q_proj"), ([17, 25], "q_proj"), (slice(0, 16), "k_proj")):
+        weights = getattr(projections, side)
+        weights.weight.data[rows], weights.bias.data[rows] = 0.0, 0.0
+    result = found(model)
+    assert alarms(result) == []
+    assert {layer.verdict for layer in result.layers} == {"matches"}
+
+
 def test_slopes_that_rounding_hides_are_said_to_be_hidden_and_seen_in_float32():
     low = found(model_of("bloom", "all"))
     assert {layer.verdict for layer in low.layers} == {"cannot tell"}

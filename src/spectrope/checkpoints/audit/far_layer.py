@@ -180,7 +180,7 @@ def growth(
         tolerance: Relative error that is left to a size.
     """
     norms = call.q.double().norm(dim=-1)
-    got = (norms / norms[..., :1]).mean((0, 1))
+    got = (norms / norms[..., :1]).nanmean((0, 1))  # Of heads that were not pruned.
     wanted = [declared_at(declaration, record, place + 1).query_scale or 1.0 for place in places]
     off = (got * wanted[0] / torch.tensor(wanted, dtype=torch.float64) - 1).abs() > tolerance
     if bool(off.any()):

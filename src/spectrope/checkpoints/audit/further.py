@@ -30,6 +30,7 @@ from spectrope.checkpoints.audit.sections import (
     chosen_places,
     declared_axes,
     has_sections,
+    reach_of_pictures,
 )
 from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
@@ -153,8 +154,8 @@ class FurtherPasses:
     def _pictures(self) -> list[tuple[str, Discrepancy]]:
         """Tokens of pictures, whose positions have several axes."""
         probe = self.probe
-        # Short of the trained length, below which a dynamic schedule forgets the length of an earlier pass.
-        places = chosen_places((trained_length(probe.model) or self.length) - 1)
+        trained = trained_length(probe.model) or self.length
+        places = chosen_places(reach_of_pictures(probe.declaration, self.records, trained))
         try:
             kernels = far_kernels(probe.inner, [one.module for one in self.records], places, probe.seed)
         except (SpectropeError, *FAILURES):  # which models that take one position per token raise
@@ -167,6 +168,8 @@ class FurtherPasses:
         turning = [one for one in self.records if one.declared.turning is not None]
         if len(known) < len(turning):
             self.left_out.append(PICTURES)
+        elif untold := max((one.untold for one in known), default=0):
+            self.left_out.append(f"{PICTURES}, in {untold} pairs that turn too slowly to be told")
         return [(one.record.module, wrong) for one in known for wrong in one.findings()]
 
     def _short_inputs(self) -> Iterator[tuple[str, Discrepancy]]:

@@ -51,14 +51,15 @@ def _turns(
     findings: list[Discrepancy], sides: Sides, declared: Turning, length: int, noise: float
 ) -> list[Discrepancy]:
     """Heads that turn otherwise than declared."""
-    by_place = {place: _head(one, declared, length, noise) for place, one in sides.of.items()}
+    telling = {place: one for place, one in sides.of.items() if bool(one.x.any())}  # Others were pruned.
+    by_place = {place: _head(one, declared, length, noise) for place, one in telling.items()}
     wrong = {place: one for place, one in by_place.items() if one is not None}
     if not wrong or len(wrong) == len(by_place):
         return findings
     rest = [finding for finding in findings if finding.what not in POOLED]
     whole = [side for side in ("queries", "keys") if all(p in wrong for p in by_place if p[0] == side)]
     if whole:
-        one = wrong[whole[0], 0]
+        one = next(one for (side, _), one in wrong.items() if side == whole[0])
         return [*rest, replace(one, what=f"{one.what} of {whole[0]} alone", head=None)]
     grouped = len(sides.side("keys")) < len(sides.side("queries"))
     return [*rest, *(_named(place, one, grouped) for place, one in wrong.items())]

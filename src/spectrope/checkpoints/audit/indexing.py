@@ -18,6 +18,7 @@ from spectrope.checkpoints.audit.heads import by_head
 from spectrope.checkpoints.audit.layers import judge, layer_reach
 from spectrope.checkpoints.audit.measure import measure
 from spectrope.checkpoints.audit.nearest import named
+from spectrope.checkpoints.audit.norms import freed_of_scaling
 from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 
@@ -72,7 +73,8 @@ class IndexerAudit:
         declaration = self.declaration.at(layer)
         declared = self._declared(declaration, layer, seen.q.shape[-1])
         call = Call(name, seen.q, seen.k, bias=None, allowed=_causal(self.length), scale=1.0)
-        measured = measure(LayerKernel(call, owner.sources), declared, absolute=False, noise=self.noise)
+        kernel = self._freed(LayerKernel(call, owner.sources))
+        measured = measure(kernel, declared, absolute=False, noise=self.noise)
         effective = replace(measured.encoding, scale=None)
         findings = compare(declared, effective, self.length, self.noise)
         findings = by_head(findings, measured.sides, declared.turning, self.length, self.noise)
@@ -94,6 +96,12 @@ class IndexerAudit:
             heads=measured.heads,
             reach=layer_reach(declared, effective, declaration, self.length, self.noise),
         )
+
+    def _freed(self, kernel: LayerKernel) -> LayerKernel:
+        """Without a learned factor that grows; queries with another are themselves among the sources."""
+        learned = getattr(self.model.get_submodule(kernel.call.module), "softmax_scaling", None)
+        grows = isinstance(learned, nn.Module) and bool(learned.get_parameter("scale").any())
+        return freed_of_scaling(kernel, self.model, range(self.length)) if grows else kernel
 
     def _declared(self, declaration: Declaration, layer: int, head_dim: int) -> LayerEncoding:
         """The encoding of the layer's own attention, with coordinates laid out as the indexer has them."""

@@ -12,7 +12,7 @@ from spectrope.encodings import Pairing, complex_pairs
 LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
 NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.
 SUMMED = 2**-23  # Relative rounding error of sums in float32, by which every product of matrices may be off.
-FAINT = 1e-5  # Share of the mean energy below which rounding hides whether a pair keeps its norm.
+WEAK = 1e-5  # Share of the mean energy below which rounding hides whether a pair keeps its norm.
 
 
 @dataclass(frozen=True)
@@ -76,4 +76,4 @@ def norm_change(z: Complex[Tensor, "n t m"]) -> float:
     squared = z.real.square() + z.imag.square()
     mean = squared.mean(1, keepdim=True)
     change, size = (squared - mean).square().mean((0, 1)), mean.square().mean((0, 1))
-    return (change / (size + (FAINT * mean.mean()) ** 2).clamp(min=1e-300)).mean().sqrt().item()
+    return (change / (size + (WEAK * mean.mean()) ** 2).clamp(min=1e-300)).mean().sqrt().item()

@@ -14,6 +14,7 @@ from spectrope.checkpoints.adapters import FAILURES
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 
+VANISHING = 1e-3  # Share of its largest value below which a learned factor leaves nothing to read.
 ALIKE = 1e-3  # Largest departure of a norm's output that is left to rounding, relative to its largest value.
 OF_SIDES = re.compile(r"^(q|k|qk|query|key)_?(layer)?_?(norm|ln)$")
 
@@ -109,6 +110,9 @@ def freed_of_scaling(kernel: LayerKernel, model: nn.Module, positions: Sequence[
         kernel: Of a layer.
         model: Whose attention has that factor, as Mistral Large 4's has, or not.
         positions: Of the queries.
+
+    Returns:
+        The kernel as it is where the factor vanishes at one of them.
     """
     learned: Any = getattr(model.get_submodule(kernel.call.module), "softmax_scaling", None)
     scale, bias = (getattr(learned, name, None) for name in ("scale", "bias"))
@@ -117,4 +121,6 @@ def freed_of_scaling(kernel: LayerKernel, model: nn.Module, positions: Sequence[
         return kernel
     a, b = (x.detach().cpu().double()[:, None] for x in (scale, bias))
     factor = a * torch.tensor(positions, dtype=torch.float64).log1p() + b
+    if bool((factor.abs() < VANISHING * factor.abs().amax(1, keepdim=True)).any()):
+        return kernel
     return replace(kernel, call=replace(kernel.call, q=(q.double() / factor[..., None]).to(q)))

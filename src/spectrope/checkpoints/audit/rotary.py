@@ -130,6 +130,7 @@ def phase_slopes(
         slope = slope + (t[:reach] * rest).sum(0) / t[:reach].square().sum()
     rest = wrapped(phases - t * slope)
     error = (rest.square().sum(0) / max(len(c) - 2, 1) / t.square().sum()).sqrt()
+    error = torch.where((c == 0).all(0), math.pi, error)  # A pair that is zero may turn anyhow.
     return slope, error, rest.abs().max().item()
 
 

@@ -1,6 +1,7 @@
 """Tokens of pictures under M-RoPE: which of time, height and width each pair of a layer turns with."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
@@ -13,6 +14,7 @@ from spectrope.checkpoints.adapters import Call, layer_name
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
+from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.far_layer import declared_at
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layout import NORM_CHANGE, Layout, norm_change
@@ -21,9 +23,12 @@ from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.audit.starts import ORDERS
 from spectrope.encodings.axial import mrope_axes
 
-NAMES = ("time", "height", "width")
-NEITHER = 3  # Stands for none of these.
+NAMES = ("time", "height", "width", "in another way")
+OTHERWISE = 3  # Place of the last of these.
+FARTHEST = 2**20  # Position up to which slow pairs are followed.
 RUNS = 4  # Stretches of pairs up to which each is named.
+LEAST = 8  # Positions within which places on and off the axes are found.
+BY_LENGTH = frozenset({"dynamic", "longrope"})  # Kinds whose frequencies depend on the length of the input.
 STEPS = (1, 2, 7, 61)  # Distances along each axis, beside those that depend on the declared length.
 
 Axes = Int[Tensor, " m"]
@@ -61,10 +66,15 @@ FORMS: dict[str, Division] = {
         ("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text"), Division(in_order, (8, 12, 12))
     ),
     **dict.fromkeys(
-        ("qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_omni_moe_text", "cohere_compass_text"),
+        (
+            "qwen3_vl_text",
+            "qwen3_vl_moe_text",
+            "qwen3_omni_moe_text",
+            "cohere_compass_text",
+            "cosmos3_edge_text",
+        ),
         Division(in_turn, (24, 20, 20)),
     ),
-    "cosmos3_edge_text": Division(in_turn, (24, 20, 20)),
     **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text"), Division(in_turn, (11, 11, 10))),
     "ernie4_5_vl_moe_text": Division(time_last, (22, 22, 20)),
 }
@@ -76,13 +86,34 @@ def declared_axes(declaration: Declaration, record: LayerRecord) -> Axes | None:
     if form is None or turning is None:
         return None
     _, layer = layer_name(record.module)
-    parameters = rope_parameters(declaration, layer_type(declaration, layer))
-    sections, pairs = parameters.get("mrope_section") or form.default, turning.width // 2
-    if len(sections) != 3:
+    given, pairs = rope_parameters(declaration, layer_type(declaration, layer)), turning.width // 2
+    sections = given.get("mrope_section")
+    if sections is None:
+        return form.axes(form.default)[:pairs] if sum(form.default) >= pairs else None
+    whole = isinstance(sections, list) and all(type(size) is int and size >= 0 for size in sections)
+    if not whole or len(sections) != 3 or sum(sections) != pairs:
         return None
     time, height, width = sections
-    axes = form.axes((time, height, width))[:pairs]
-    return axes if len(axes) == pairs else None
+    return form.axes((time, height, width))
+
+
+def reach_of_pictures(declaration: Declaration, records: Sequence[LayerRecord], trained: int) -> int:
+    """Positions within which every pair turns far enough to tell its axis, if they change no frequency.
+
+    Args:
+        declaration: The configuration.
+        records: Of the layers.
+        trained: Positions that the configuration gives the model.
+    """
+    # Short of the trained length, below which a dynamic schedule forgets the length of an earlier pass.
+    reach = max(trained - 1, LEAST)
+    turning = [one.declared.turning for one in records if one.declared.turning is not None]
+    kinds = {
+        rope_parameters(declaration, layer_type(declaration, layer_name(one.module)[1])).get("rope_type")
+        for one in records
+    }
+    slowest = min((speed for one in turning for speed in one.frequencies if speed > 0), default=1.0)
+    return reach if kinds & BY_LENGTH else max(reach, min(math.ceil(1 / slowest), FARTHEST))
 
 
 def has_sections(declaration: Declaration) -> bool:
@@ -142,28 +173,45 @@ class PictureLayer:
         if not torch.equal(seen, wanted):
             wrong = (seen != wanted).nonzero().flatten().tolist()
             note = f"{len(wrong)} of {len(wanted)} pairs, the first of them pair {wrong[0]}"
-            yield Discrepancy("axes", in_words(wanted), in_words(seen), note)
+            told, got = in_words(wanted), in_words(seen)
+            if told == got:
+                told, got = in_words(wanted, RUNS * len(wanted)), in_words(seen, RUNS * len(wanted))
+            yield Discrepancy("axes", told, got, note)
+
+    @property
+    def untold(self) -> int:
+        """Pairs that turn too slowly for this arithmetic to tell their axis at these places."""
+        frequencies = torch.tensor(self._declared.frequencies, dtype=torch.float64)
+        farthest = self.places.max().item() * frequencies
+        return int((farthest <= 2 * self._bound(farthest)).sum())
+
+    @property
+    def _declared(self) -> Turning:
+        declared = declared_at(self.declaration, self.record, int(self.places.max()) + 1).turning
+        assert declared is not None
+        return declared
+
+    def _bound(self, angles: Float[Tensor, "*n m"]) -> Float[Tensor, "*n m"]:
+        """Departure from angles that is left to rounding."""
+        return 10 * self.noise + 8 * 2**-24 * angles.abs() + 1e-4
 
     def _seen(self, z: Complex[Tensor, "n t m"]) -> Axes:
         """The axis that each pair turns with: as declared, in another usual division, or pair by pair."""
         fits = self._fits(z)
         usual = (one for one in (self.axes, *_usual(self.axes)) if bool(fits.gather(0, one[None]).all()))
-        best = torch.where(fits.any(0), fits.long().argmax(0), NEITHER)
+        best = torch.where(fits.any(0), fits.long().argmax(0), OTHERWISE)
         best = torch.where(fits.gather(0, self.axes[None])[0], self.axes, best)
         return next(usual, best)
 
     def _fits(self, z: Complex[Tensor, "n t m"]) -> Bool[Tensor, "3 m"]:
         """Whether each axis explains the phases of each pair."""
-        declared = declared_at(self.declaration, self.record, int(self.places.max()) + 1).turning
-        assert declared is not None
         measured = self.record.effective.turning
-        frequencies = torch.tensor(declared.frequencies, dtype=torch.float64)
+        frequencies = torch.tensor(self._declared.frequencies, dtype=torch.float64)
         frequencies = frequencies * ((measured and measured.sense) or 1)
         phases = (z * z[:, :1].conj()).sum(0).angle()
         angles = self.places.double()[..., None] * frequencies
         apart = torch.polar(torch.ones_like(angles), phases - angles).angle().abs()
-        bound = 10 * self.noise + 8 * 2**-24 * angles.abs() + 1e-4
-        return (apart <= bound).all(1)
+        return (apart <= self._bound(angles)).all(1) | (z == 0).all(1).all(0)  # Pruned pairs say nothing.
 
 
 def _usual(axes: Axes) -> Iterator[Axes]:
@@ -175,19 +223,26 @@ def _usual(axes: Axes) -> Iterator[Axes]:
     yield in_turn((time, height, width))
 
 
-def in_words(axes: Axes) -> str:
-    """Which pairs turn with which axis."""
-    names = [(*NAMES, "none of them")[axis] for axis in axes.tolist()]
+def in_words(axes: Axes, most: int = RUNS) -> str:
+    """Which pairs turn with which axis.
+
+    Args:
+        axes: Of each pair.
+        most: Stretches of pairs up to which each is named.
+    """
+    names = [NAMES[axis] for axis in axes.tolist()]
     stretches = [(name, len([*same])) for name, same in groupby(names)]
-    if len(stretches) > RUNS:
-        counts = ", ".join(f"{names.count(name)} with {name}" for name in dict.fromkeys(names))
+    if len(stretches) > most:
+        counts = ", ".join(_with(names.count(name), name) for name in dict.fromkeys(names))
         alone = all(n == 1 for _, n in stretches[:-1])  # The last stretch is what one axis has left.
         return f"{counts}, in turn" if alone else f"{counts}, mixed"
-    ends = [*accumulate(n for _, n in stretches)]
-    places = (
-        f"{end - n} to {end - 1}" if n > 1 else f"{end - 1}"
-        for (_, n), end in zip(stretches, ends, strict=True)
+    ends = accumulate(n for _, n in stretches)
+    words = (
+        _with(f"{end - n} to {end - 1}" if n > 1 else end - 1, name)
+        for (name, n), end in zip(stretches, ends, strict=True)
     )
-    return "pairs " + ", ".join(
-        f"{place} with {name}" for place, (name, _) in zip(places, stretches, strict=True)
-    )
+    return f"pairs {', '.join(words)}"
+
+
+def _with(pairs: int | str, name: str) -> str:
+    return f"{pairs} {name}" if name == NAMES[OTHERWISE] else f"{pairs} with {name}"

@@ -99,8 +99,11 @@ def unscaled(q: Float[Tensor, "b h t d"], noise: float) -> tuple[Float[Tensor, "
 
     A factor shared by all heads and contents is told from a rotation, which keeps norms.
     """
-    norms = q.norm(dim=-1)
-    growth = (norms / norms[..., :1]).flatten(0, 1)
+    norms = q.norm(dim=-1).flatten(0, 1)
+    norms = norms[norms[:, 0] > 0]  # Heads that were pruned say nothing.
+    growth = norms / norms[:, :1]
+    if len(growth) == 0:
+        return q, None
     if bool((growth - 1).abs().max() <= 20 * noise) or bool((growth - growth[:1]).abs().max() > 20 * noise):
         return q, None
     return q / growth[0][:, None], growth[0, -1].item()

@@ -13,7 +13,7 @@ from spectrope.checkpoints.adapters import Call
 from spectrope.encodings import t5_bucket
 
 NONLINEAR = 1e-4  # Share of a linear bias's energy that may depart from a line.
-LOST = 150  # Roundings of the largest logit up to which a linear bias is not told from other functions.
+LOST = 150  # Roundings of the largest logit up to which biases are not told from other functions.
 NEGLIGIBLE = 1e-9  # Share of the largest energy of a head that is as good as none.
 N_BUCKETS, MAX_DISTANCES = (8, 16, 32, 64, 128), (32, 64, 128, 256, 512)
 
@@ -141,20 +141,20 @@ def _line(
     return slope, (bias + slope * line).square().sum(), bias.square().sum()
 
 
-def drowned(call: Call, slopes: Sequence[float], noise: float) -> list[int]:
-    """Heads whose linear biases are lost in the rounding of their logits, where these hold them.
+def drowned(call: Call, sizes: Sequence[float], noise: float) -> list[int]:
+    """Heads whose biases are lost in the rounding of their logits, where these hold them.
 
     Args:
         call: Of the layer.
-        slopes: Of each head, as declared.
+        sizes: By how much the biases of each head differ at most, as declared.
         noise: Relative rounding error of the model's arithmetic.
     """
     if call.logits is None:
         return []
-    longest, lost = call.allowed.shape[-1] - 1, []
-    for head, slope in enumerate(slopes):
+    lost = []
+    for head, size in enumerate(sizes):
         largest = call.logits[:, head].double().masked_fill(call.hidden(head), 0.0).abs().max().item()
-        if abs(slope) * longest <= LOST * noise * largest:
+        if size <= LOST * noise * largest:
             lost.append(head)
     return lost
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.adapters.compressed import compresses
@@ -141,7 +142,8 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     verdict, reason = judge(declared, effective, findings, known=known)
     if places is not None and (unseen := blind(declaration, length, noise)):
         verdict, reason = "cannot tell", unseen
-    if lost := _lost(call, declared, effective, findings, noise):
+    table = declared.buckets and bucket_table(subject.model, module, declared.buckets.n_buckets)
+    if lost := _lost(call, declared, effective, findings, table, noise):
         verdict, reason = "cannot tell", lost
     if mixed and verdict != "differs":
         verdict, reason = "cannot tell", "a convolution mixes tokens before the kernel, which hides positions"
@@ -165,13 +167,24 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
 
 
 def _lost(
-    call: Call, declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy], noise: float
+    call: Call,
+    declared: LayerEncoding,
+    effective: LayerEncoding,
+    findings: list[Discrepancy],
+    table: Float[Tensor, "buckets h"] | None,
+    noise: float,
 ) -> str:
-    """Why linear biases could not be seen, where that alone differs; "" if they could."""
-    if declared.slopes is None or not findings or any(one.what != "encoding" for one in findings):
+    """Why biases could not be seen, where that alone differs; "" if they could."""
+    if not findings or any(one.what != "encoding" for one in findings):
         return ""
-    heads = drowned(call, declared.slopes, noise)
-    enough = len(heads) == len(declared.slopes) if effective.kind == "none" else heads
+    sizes: list[float] = [] if table is None else (table.amax(0) - table.amin(0)).tolist()
+    if declared.slopes is not None:
+        longest = call.allowed.shape[-1] - 1
+        sizes = [abs(slope) * longest for slope in declared.slopes]
+    if not any(sizes):
+        return ""
+    heads = drowned(call, sizes, noise)
+    enough = len(heads) == len(sizes) if effective.kind == "none" else heads
     named = ", ".join(map(str, heads))
     return f"rounding of the logits hides the biases of heads {named}; compute in float32" if enough else ""
 

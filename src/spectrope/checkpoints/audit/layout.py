@@ -54,14 +54,17 @@ def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:
 def best_layout(
     vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"], noise: float, likely: Layout | None = None
 ) -> Layout | None:
-    """The layout whose pairs keep their norm best, if they keep it; a likely one comes first."""
+    """Of the layouts whose pairs keep their norms, that whose coordinates pass most energy to each other.
+
+    A likely one comes first.
+    """
     step = max(1, vectors.shape[1] // LAYOUT_POSITIONS)
     sample, within = vectors[:16, ::step], max(NORM_CHANGE, 8 * noise)
     if likely is not None and _holds(likely, moving) and norm_change(likely.planes(sample)) < within:
         return likely
-    scored = [(norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
-    score, best = min(scored, key=lambda one: one[0])
-    return best if score < within else None
+    drawn = ((layout, layout.planes(sample)) for layout in _layouts(moving))
+    kept = [(_uncancelled(z, noise), layout) for layout, z in drawn if norm_change(z) < within]
+    return min(kept, key=lambda one: one[0], default=(0.0, None))[1]
 
 
 def _holds(layout: Layout, moving: Bool[Tensor, " d"]) -> bool:
@@ -77,3 +80,14 @@ def norm_change(z: Complex[Tensor, "n t m"]) -> float:
     mean = squared.mean(1, keepdim=True)
     change, size = (squared - mean).square().mean((0, 1)), mean.square().mean((0, 1))
     return (change / (size + (WEAK * mean.mean()) ** 2).clamp(min=1e-300)).mean().sqrt().item()
+
+
+def _uncancelled(z: Complex[Tensor, "n t m"], noise: float) -> float:
+    """Share of the variation of two squared coordinates that their sum keeps, in the mean over pairs.
+
+    Beside a large coordinate that stands still, a small one that moves changes no norm, and cancels nothing.
+    """
+    x, y = z.real.square(), z.imag.square()
+    still = (20 * noise * (x + y).mean(1)).square() + torch.finfo(x.dtype).tiny
+    both = (x.var(1, unbiased=False) + y.var(1, unbiased=False)).sum(0)
+    return ((x + y).var(1, unbiased=False).sum(0) / (both + still.sum(0))).mean().item()

@@ -155,3 +155,17 @@ def test_a_window_of_gpt_neo_that_is_dropped_is_found():
     (found,) = audit(model, length=LENGTH).records
     assert (found.code, found.layer) == ("SPE202", 1)
     assert "causal window 16 declared, causal effective" in found.message
+
+
+@pytest.mark.parametrize("family", ROTARY)
+def test_a_factor_on_some_pairs_alone_is_not_called_a_match(family, monkeypatch):
+    def larger(own, q, k, cos, sin):
+        factor = torch.ones(cos.shape[-1])
+        factor[[1, 1 + len(factor) // 2]] = 1.5
+        return own(q, k, cos * factor, sin * factor)
+
+    model = FAMILIES[family]()
+    turned(ROTARY[family], monkeypatch, larger)
+    result = audit(model, length=LENGTH)
+    assert {layer.verdict for layer in result.layers} == {"cannot tell"}
+    assert all("factors on pairs are unknown" in layer.reason for layer in result.layers)

@@ -57,10 +57,10 @@ def _turns(
     if not wrong or len(wrong) == len(by_place):
         return findings
     rest = [finding for finding in findings if finding.what not in POOLED]
-    whole = [side for side in ("queries", "keys") if all(p in wrong for p in by_place if p[0] == side)]
-    if whole:
-        one = next(one for (side, _), one in wrong.items() if side == whole[0])
-        return [*rest, replace(one, what=f"{one.what} of {whole[0]} alone", head=None)]
+    for side in ("queries", "keys"):
+        own = [one for (of, _), one in wrong.items() if of == side]
+        if own and len(own) == sum(of == side for of, _ in by_place):
+            return [*rest, replace(own[0], what=f"{own[0].what} of {side} alone", head=None)]
     grouped = len(sides.side("keys")) < len(sides.side("queries"))
     return [*rest, *(_named(place, one, grouped) for place, one in wrong.items())]
 

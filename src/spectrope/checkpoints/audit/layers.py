@@ -314,8 +314,10 @@ def judge(
     if findings:
         return "differs", ""
     wanted, got = declared.turning, effective.turning
-    if wanted is not None and got is not None and got.gain is None and wanted.gain != 1:
-        return "cannot tell", "the vectors before rotation could not be observed, so their factor is unknown"
+    if wanted is None or got is None or got.gain is not None:
+        return "matches", ""
+    if wanted.gain != 1 or declared.normalised_after is False:
+        return "cannot tell", "the vectors before rotation were not found, so factors on pairs are unknown"
     return "matches", ""
 
 

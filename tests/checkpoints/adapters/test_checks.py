@@ -1,6 +1,7 @@
 """Files of a checkpoint that are refused before anything is loaded."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -55,6 +56,13 @@ def index(folder, file, name="model.safetensors.index.json"):
         (
             {"rope_parameters": {"rope_type": "mrope", "rope_theta": 1e4}},
             "'mrope' is not known .*mrope_section now",
+        ),
+        *(
+            (
+                {"rope_scaling": {"type": "mrope", "mrope_section": wrong}},
+                rf"rope_scaling.mrope_section must list .* in whole numbers; got {re.escape(repr(wrong))}\.",
+            )
+            for wrong in (5, "422", [], ["4", "2", "2"], [4, 2, 2.0], [4, -2, 6])
         ),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 0}},

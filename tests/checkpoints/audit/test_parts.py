@@ -230,7 +230,9 @@ def test_a_model_that_wants_an_image_beside_the_tokens_is_refused():
     vision = size | {"image_size": 8, "patch_size": 4}
     text = size | {"vocab_size": 99, "max_position_embeddings": 32, "eos_token_id": 2}
     model = build("CLIP", "Model", text_config=text, vision_config=vision)
-    with pytest.raises(UnsupportedError, match="CLIPModel does not run on tokens alone, but takes image too"):
+    with pytest.raises(
+        UnsupportedError, match=r"CLIPModel does not run on tokens alone \(.+\), but takes image too"
+    ):
         attention_modules(model)
     with pytest.raises(UnsupportedError, match="CLIPModel does not run on tokens alone"):
         audit(model)

@@ -12,6 +12,7 @@ from transformers import Qwen2VLForConditionalGeneration
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.sections import FORMS, chosen_places, in_turn, in_words, time_last
+from spectrope.checkpoints.audit.text import closing
 from spectrope.core import unwatched
 from spectrope.encodings import MRoPE
 
@@ -47,6 +48,8 @@ def test_unmodified_models_turn_as_declared(family, dtype):
     result = found(model_of(family, dtype))
     assert all(layer.verdict == "matches" for layer in result.layers)
     assert UNREAD not in result.unexercised
+    assert result.further == (UNREAD,)
+    assert f"Further passes with {UNREAD} showed no difference either." in closing(result)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -188,7 +191,9 @@ def test_sections_that_do_not_fit_the_pairs_are_named_as_not_read(sections):
 
 
 def test_pairs_whose_coordinates_part_are_named_as_not_read():
-    assert UNREAD in found(model_of("hunyuan_vl_text")).unexercised
+    result = found(model_of("hunyuan_vl_text"))
+    assert (result.further, result.unexercised) == ((), (UNREAD,))
+    assert "Further passes" not in closing(result)
 
 
 def test_places_lie_on_every_axis_and_off_them_below_the_length():

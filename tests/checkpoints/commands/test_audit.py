@@ -35,6 +35,7 @@ RECORD |= {
     "unseen",
     "unexercised",
     "indexers",
+    "further",
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}

@@ -78,6 +78,13 @@ def _check_schedule(file: Path, where: str, schedule: dict[str, Any], part: dict
         )
     for name in POSITIVE:
         _check_positive(file, f"{where}.{name}", schedule.get(name))
+    sections = schedule.get("mrope_section")
+    whole = isinstance(sections, list) and all(type(size) is int and size >= 0 for size in sections)
+    if sections is not None and not (whole and any(sections)):
+        raise ConfigError(
+            f"{file}: {where}.mrope_section must list how many pairs turn with each of time, height and "
+            f"width, in whole numbers; got {sections!r}."
+        )
     pairs = _pairs(schedule, part)
     for name in FACTORS:
         factors = schedule.get(name)

@@ -134,7 +134,11 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
             f"{_name(model)} does not run at length {length}; its configuration gives it {limit} positions."
         )
     if others:
-        return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
+        why = first_line(error).rstrip(".")
+        return (
+            f"{_name(model)} does not run on tokens alone ({why}), but takes {others} too; give its model of "
+            "text."
+        )
     if getattr(model.config, "model_type", "") in POOLS:
         return (
             f"{_name(model)} does not run at length {length}, as it pools its sequence between blocks of "

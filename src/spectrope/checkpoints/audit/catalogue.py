@@ -276,7 +276,7 @@ FAULTS = (
         "axes of the rotation differ",
         ("axes",),
         "In a vision tower, pairs that should turn with the row turn with the column, or vice versa; under "
-        "M-RoPE, pairs turn with another of time, height and width than declared.",
+        "M-RoPE, pairs turn with another of time, height and width than declared, or as none of them.",
         "A port exchanges height and width, or splits the pairs between the axes in another way: in halves "
         "instead of in turn. Or it keeps one position per token, which is correct for texts.",
         "Give each pair the coordinate of the axis that the architecture gives it.",

@@ -37,7 +37,7 @@ from spectrope.checkpoints.probes.constant_content import LayerKernel, attention
 from spectrope.checkpoints.probes.far import far_kernels
 from spectrope.core import SpectropeError, dtype_name
 
-OTHERS = "memories and segments"
+OTHERS, SECOND = "memories and segments", "the second stream of queries"
 PICTURES = "tokens of pictures, whose time, height and width differ"
 SHORT = 16  # Tokens of an input that gets full attention.
 Findings = Mapping[str, list[Discrepancy]]  # By dotted name of the module.
@@ -52,12 +52,14 @@ class FurtherPasses:
         length: Positions of its audit.
         records: Of its layers in the first pass.
         left_out: Receives what did not run.
+        had: Receives which inputs did.
     """
 
     probe: BothProbes
     length: int
     records: Sequence[LayerRecord]
     left_out: list[str] = field(default_factory=list)
+    had: list[str] = field(default_factory=list)
 
     def findings(self) -> Findings:
         """What differs in them."""
@@ -92,9 +94,11 @@ class FurtherPasses:
         term = declared_relative(probe.declaration, "")
         assert term is not None
         both = TwoStreams(probe.inner, modules, probe.declaration, term, probe.noise, probe.seed)
-        for passes, what in ((both, "the second stream of queries"), (replace(both, second=False), OTHERS)):
+        for passes, what in ((both, SECOND), (replace(both, second=False), OTHERS)):
             try:
-                return passes.findings()
+                found = passes.findings()
+                self.had.append(f"{OTHERS}, and {SECOND}" if what == SECOND else OTHERS)
+                return found
             except FAILURES:  # The library's second stream does not run in low precision.
                 dtype = dtype_name(next(probe.inner.parameters()).dtype)
                 self.left_out.append(f"{what}, with which the model does not run in {dtype}")
@@ -116,6 +120,7 @@ class FurtherPasses:
             noise = position_noise(declaration, self.length, self.probe.noise)
             found = funnel_segments(inner, kernel, places, term, types, noise)
             yield from ((module, one) for one in found)
+        self.had.append("tokens of two segments")
 
     def _with_global_tokens(self) -> Iterator[tuple[str, Discrepancy]]:
         """The first, the last and a token in the middle see all others, and are seen by them."""
@@ -133,6 +138,7 @@ class FurtherPasses:
             yield from ((module, one) for one in others)
             yield from ((module, _of_global(one)) for one in unexplained)
             yield from ((module, one) for one in self._scale(call.scale, module, call.q.shape[-1]))
+        self.had.append("tokens with global attention")
 
     def _scale(self, scale: float | None, module: str, width: int) -> Iterator[Discrepancy]:
         wanted = declared_scale(self.probe.declaration, layer_name(module)[1], "", width)
@@ -166,6 +172,8 @@ class FurtherPasses:
             if one.module in kernels and (axes := declared_axes(probe.declaration, one)) is not None
         ]
         turning = [one for one in self.records if one.declared.turning is not None]
+        if known:
+            self.had.append(PICTURES)
         if len(known) < len(turning):
             self.left_out.append(PICTURES)
         elif untold := max((one.untold for one in known), default=0):

@@ -229,6 +229,7 @@ class Audit:
         serving_modes: A record per serving mode that was looked at.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         unexercised: Inputs of the architecture that change its kernels and were not given, in words.
+        further: Those that further passes had, in words.
         notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose form of attention is not supported.
         without: Dotted names of blocks that are not audited because they have no attention that is read.
@@ -257,6 +258,7 @@ class Audit:
     vision: tuple[VisionRecord, ...] = ()
     unseen: str = ""
     indexers: tuple[LayerRecord, ...] = ()
+    further: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:

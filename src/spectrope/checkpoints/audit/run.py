@@ -194,6 +194,7 @@ def audit(
         vision=vision,
         unseen=unseen,
         indexers=indexed,
+        further=tuple(passes.had),
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.encodings import Pairing
 
-FAINT = 1e-12  # Runs and coordinates with less than this share of the largest energy are lost in rounding.
+FAINT = 1e-12  # Runs and coordinates of less than this share of the others' energy are lost in rounding.
 COORDINATES = 1e-3  # Relative departure of coordinates up to which vectors are the same but for a factor.
 ORDERS: tuple[Pairing, Pairing] = ("halves", "adjacent")
 
@@ -174,7 +174,7 @@ class Match:
     def holds(self, noise: float) -> bool:
         """Whether the target is the run, up to its factor and rounding.
 
-        One large coordinate, as trained models have, is enough for the cosine.
+        The cosine alone does not tell: one large coordinate, as trained models have, may make it 1.
         """
         return self.cosine > 1 - max(1e-9, 4 * noise**2) and self.departure < max(COORDINATES, 8 * noise)
 

@@ -149,8 +149,10 @@ def _of_texts(audit: "Audit") -> str:
     tried = "" if names else ", outputs of attention functions for random inputs"
     served = ", ".join(one.mode for one in audit.serving_modes)
     alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""
+    inputs = "; ".join(audit.further)
+    further = f" Further passes with {inputs} showed no difference either." if inputs else ""
     beside = f"{_linear(audit)}{_indexing(audit)}"
-    return f"{SEEN}{tried}.{alike}{beside} Not checked: {'; '.join(filter(None, unseen))}."
+    return f"{SEEN}{tried}.{further}{alike}{beside} Not checked: {'; '.join(filter(None, unseen))}."
 
 
 def _linear(audit: "Audit") -> str:

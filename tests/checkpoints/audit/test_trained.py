@@ -74,6 +74,12 @@ def test_a_learned_factor_on_queries_is_as_the_weights_say(monkeypatch):
     assert [layer.verdict for layer in found(model).layers] == ["matches", "differs"]
 
 
+def test_sizes_behind_a_convolution_say_nothing():
+    result = found(model_of("zaya", "biases"))
+    assert alarms(result) == []
+    assert {layer.verdict for layer in result.layers} == {"cannot tell"}
+
+
 def test_pruned_heads_and_pairs_say_nothing():
     model = build(Variant("qwen2", families()["qwen2"]))
     projections = model.model.layers[0].self_attn

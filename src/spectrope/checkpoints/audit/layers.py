@@ -124,6 +124,9 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     if places is not None:
         kernel = places.square(kernel)
     measured = measure(kernel, declared, subject.absolute(module), noise, reading)
+    mixed = convolves(subject.model.get_submodule(module))
+    if mixed:  # Vectors behind a convolution are no multiples of those before it.
+        measured = replace(measured, sides=measured.sides.without_gains())
     if declared.mask is not None and declared.mask.shape == "block-sparse":
         measured = replace(measured, encoding=replace(measured.encoding, mask=declared.mask))
     findings = _findings(kernel, subject, declared, measured) + sparse
@@ -135,7 +138,6 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     doubt = ambiguity(declaration, layer_type(declaration, layer))
     if doubt:
         findings = [finding for finding in findings if finding.what not in AMBIGUOUS]
-    mixed = convolves(subject.model.get_submodule(module))
     if mixed:
         findings = [finding for finding in findings if finding.code in BESIDE_POSITION]
     known = is_library_family(declaration.model_type)

@@ -63,7 +63,7 @@ class Sides:
         return None if queries is None or keys is None else queries * keys
 
     def without_gains(self) -> "Sides":
-        """The same of vectors that were normalised last: their sizes say nothing of those projected."""
+        """The same of vectors whose sizes say nothing of those projected."""
         return Sides({place: one.without_gain() for place, one in self.of.items()})
 
     def side(self, side: str) -> list[HeadSide]:

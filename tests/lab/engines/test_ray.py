@@ -42,32 +42,32 @@ def is_own(process):
         process = process.with_name(str(parent(process)))
     return False
 
-def workers():
-    found = []
+def worker(job):
     for process in pathlib.Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                title = (process / "cmdline").read_bytes()
-                if title.startswith(b"ray::do_job") and is_own(process):
-                    found.append(int(process.name))
+                title = (process / "cmdline").read_bytes().strip(bytes(1)).decode()
+                if title == f"ray::{{job.experiment.label}}" and is_own(process):
+                    return int(process.name)
             except OSError:  # It has just ended.
                 continue
-    return found
 
-def kill(training):
-    for victim in workers()[:1] if training >= {{0, 1}} else []:  # The two that train longest.
+def kill(job, progress, training):
+    begun = progress.job in training and progress.done < progress.total // 2  # It is not about to end.
+    victim = worker(job) if begun and progress.job in (0, 1) else None
+    if victim:
         os.kill(victim, signal.SIGKILL)
         print(json.dumps({{"killed": victim}}), flush=True)
-        return True
-    return False
+    return bool(victim)
 
-def interrupt(training):
+def interrupt(job, progress, training):
     if len(training) == 2:
         os.kill(os.getpid(), signal.SIGINT)
     return len(training) == 2
 
 def carry_out(plan, root, act):
     begun, training, acted = {{}}, set(), []
+    jobs = [Job.from_dict(one) for one in json.loads(plan)]
 
     def watch(progress):
         number = progress.job
@@ -76,14 +76,13 @@ def carry_out(plan, root, act):
             training.add(number)
         if progress.stage == "done":
             training.discard(number)
-        if not acted and act(training):
+        if not acted and act(jobs[number], progress, training):
             acted.append(number)
 
     def keep(record):
         print(json.dumps({{"row": record}}), flush=True)
 
     try:
-        jobs = [Job.from_dict(one) for one in json.loads(plan)]
         engine(jobs, pathlib.Path(root), watch, record_of, keep)
     except t.Interrupted as stop:
         print(json.dumps({{"stop": str(stop)}}))

@@ -51,7 +51,8 @@ class Ray(Engine):
 
     A job whose worker dies is restarted on any machine: from its last checkpoint if that machine sees the
     same run folders (a shared disk, or the same machine), else from the start. Results are returned through
-    Ray, so this machine needs no access to the folders of others.
+    Ray, so this machine needs no access to the folders of others. In Ray's dashboard and in lists of
+    processes, a job has the name of its experiment, as in "distance/rope/seed 0".
 
     Args:
         address: Of a running cluster, such as "auto" or "ray://host:10001"; None starts one on this machine.
@@ -220,7 +221,8 @@ class Ray(Engine):
         task = self._task(ray, do_job)
         shared = str(root.resolve()), self._place, self.cpus, loaded_files(), board, harvest
         pending = {
-            task.remote(number, job.to_dict(), *shared): (number, job) for number, job in enumerate(jobs)
+            task.options(name=job.experiment.label).remote(number, job.to_dict(), *shared): (number, job)
+            for number, job in enumerate(jobs)
         }
         return Submitted(board, pending)
 

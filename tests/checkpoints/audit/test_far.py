@@ -1,6 +1,7 @@
 """Positions and windows beyond an audit's length: faults there are found, and sound models pass."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -294,6 +295,42 @@ def test_a_rotation_that_changes_in_longer_sequences_is_named(change, code, said
     found = audit(model, length=LENGTH).records
     assert [(one.code, one.layer) for one in found] == [(code, 0), (code, 1)]
     assert said in found[0].message
+
+
+def from_position(at, x, other, positions):
+    return torch.where((positions >= at)[:, None, :, None], other, x)
+
+
+def one_head(x, other):
+    return torch.cat([x[:, :1], other[:, 1:2], x[:, 2:]], 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda q, k, a, b, p: (q, from_position(100, k, b, p)), "positions of keys alone: .* are 0 from"),
+        (
+            lambda q, k, a, b, p: (one_head(q, from_position(100, q, a, p)), k),
+            "positions of queries of head 1: .* are 0 from token",
+        ),
+        (
+            lambda q, k, a, b, p: (q, one_head(k, from_position(100, k, one_ahead(b, p), p))),
+            "positions of keys of key-value head 1: .* are 1 ahead from token",
+        ),
+        (
+            lambda q, k, a, b, p: tuple(
+                from_position(100, x, one_ahead(y, p), p) for x, y in ((q, a), (k, b))
+            ),
+            "positions: those of the tokens declared, are 1 ahead from token",
+        ),
+    ],
+)
+def test_the_heads_that_turn_otherwise_beyond_a_position_are_named(change, said, monkeypatch):
+    model = llama(max_position_embeddings=512)
+    turned(change)(model, monkeypatch)
+    found = audit(model, length=LENGTH).records
+    assert [(one.code, one.layer) for one in found] == [("SPE111", 0), ("SPE111", 1)]
+    assert re.match(said, found[0].message)
 
 
 def test_a_wider_part_that_turns_in_longer_sequences_is_named(monkeypatch):

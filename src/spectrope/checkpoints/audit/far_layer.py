@@ -5,20 +5,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call, layer_name
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import declared_layer
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.far_rotation import FarRotation, even, turns_of
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layout import Layout, best_layout, moving_coordinates
-from spectrope.checkpoints.audit.precision import DTYPES
 from spectrope.checkpoints.audit.records import LayerRecord
 
 NEAR = (0, 1, 2, 3)  # Positions of the first tokens.
-EXPLAINED = 0.1  # Largest share of a departure that another reading of the positions may leave.
 
 
 def declared_at(declaration: Declaration, record: LayerRecord, length: int) -> LayerEncoding:
@@ -67,9 +66,7 @@ class FarLayer:
 
     def _vectors(self, call: Call) -> Float[Tensor, "n t d"]:
         """Queries and keys, without a growth of the queries."""
-        vectors = torch.cat([x.double().flatten(0, 1) for x in (call.q, call.k)])
-        sizes = vectors.norm(dim=-1, keepdim=True).clamp(min=1e-300)
-        return vectors * (sizes[:, :1] / sizes)
+        return even(torch.cat([x.double().flatten(0, 1) for x in (call.q, call.k)]))
 
     def _still(self) -> Iterator[Discrepancy]:
         """Where the vectors of a layer without an encoding change with the position."""
@@ -119,15 +116,10 @@ class FarLayer:
         layout = next((one for one in known if (one.start, one.width) == self._coordinates), None)
         if layout is None:
             return
-        z = layout.planes(vectors)
-        c = (z * z[:, :1].conj()).sum(0)
         sense = self.record.effective.turning.sense if self.record.effective.turning else 1
         frequencies = torch.tensor(turning.frequencies, dtype=torch.float64) * (sense or 1)
         bound = 10 * self.noise + 8 * 2**-24 * p[:, None] * frequencies.abs() + 1e-4
-        apart = (c * torch.polar(torch.ones_like(frequencies), -p[:, None] * frequencies)).angle().abs()
-        wrong = (apart > bound).any(1)
-        if bool(wrong.any()):
-            yield _explained(c, frequencies, p, wrong, apart)
+        yield from FarRotation(turns_of(self.far, layout), frequencies, p, bound).findings()
 
     def _rotated(self) -> Iterator[Discrepancy]:
         """Where the first tokens turn in the declared pairs, and those of a longer sequence in others."""
@@ -192,47 +184,3 @@ def growth(
 def _gain(declared: LayerEncoding) -> float:
     """The declared factor on rotated vectors."""
     return 1.0 if declared.turning is None or declared.turning.gain is None else declared.turning.gain
-
-
-def _explained(
-    c: Complex[Tensor, "t m"],
-    frequencies: Float[Tensor, " m"],
-    p: Float[Tensor, " t"],
-    wrong: Tensor,
-    apart: Float[Tensor, "t m"],
-) -> Discrepancy:
-    """What far positions are instead of those of the tokens, or how their angles were rounded."""
-    first, worst = int(p[wrong][0]), apart.max().item()
-    for words, angles in _readings(p, frequencies, first):
-        left = (c * torch.polar(torch.ones_like(angles), -(angles - angles[:1]))).angle().abs().max().item()
-        if left <= max(EXPLAINED * worst, 1e-3):
-            if words.startswith(tuple(DTYPES)):
-                note = f"as when computed in low precision: {words} rounded"
-                got = f"off by up to {worst:.2g} rad, from position {first} on"
-                return Discrepancy("angles", "in proportion to position", got, note, residual=worst)
-            return Discrepancy("positions", "those of the tokens", words)
-    got = f"others from position {first} on, off by up to {worst:.2g} rad"
-    return Discrepancy("frequencies", "those declared for this length", got, residual=worst)
-
-
-def _readings(
-    p: Float[Tensor, " t"], frequencies: Float[Tensor, " m"], first: int
-) -> Iterator[tuple[str, Float[Tensor, "t m"]]]:
-    """Angles at positions that are not read, stay, start again, or are rounded."""
-    yield (
-        "are counted within the call, whatever position_ids say",
-        torch.arange(len(p))[:, None] * frequencies,
-    )
-    known = p[p < first].max()
-    for end in dict.fromkeys((first - 1, first, int(known), first + 1)):
-        yield f"stay at {end} from token {end} on", p.clamp(max=end)[:, None] * frequencies
-        if end > 0:
-            yield f"restart every {end} tokens", (p % end)[:, None] * frequencies
-    for name, dtype in DTYPES.items():
-        low = p.to(dtype).double()[:, None]
-        yield f"{name} positions", low * frequencies
-        rounded = frequencies.to(dtype).double()
-        yield f"{name} frequencies", p[:, None] * rounded
-        yield f"{name} angles", (p[:, None] * frequencies).to(dtype).double()
-        yield f"{name} positions and angles", (low * frequencies).to(dtype).double()
-        yield f"{name} frequencies, positions and angles", (low * rounded).to(dtype).double()

@@ -67,10 +67,11 @@ def _turns(
 
 def _named(place: Place, finding: Discrepancy, grouped: bool) -> Discrepancy:
     side, head = place
-    return replace(finding, what=f"{finding.what} of {side} of {_owner(place, grouped)}", head=head)
+    return replace(finding, what=f"{finding.what} of {side} of {owner(place, grouped)}", head=head)
 
 
-def _owner(place: Place, grouped: bool) -> str:
+def owner(place: Place, grouped: bool) -> str:
+    """What a head of one side is called, where key-value heads may be fewer."""
     side, head = place
     return f"{'key-value head' if side == 'keys' and grouped else 'head'} {head}"
 
@@ -111,7 +112,7 @@ def _shifted(place: Place, by: int, grouped: bool) -> Discrepancy:
     way, (side, head) = "ahead of" if by > 0 else "behind", place
     text = f"{abs(by)} {way} it"
     found = Discrepancy("position of keys", "that of most queries", text, head=head)
-    return replace(found, what=f"position of {side} of {_owner(place, grouped)}")
+    return replace(found, what=f"position of {side} of {owner(place, grouped)}")
 
 
 def _factors(sides: Sides, noise: float, grouped: bool) -> Iterator[Discrepancy]:
@@ -139,8 +140,8 @@ def values_by_head(findings: list[Discrepancy], call: Call, noise: float) -> lis
         return findings
     rest, grouped = [one for one in findings if one.what != "values"], len(heads) < call.q.shape[1]
     found = Discrepancy("values", "the same at every position", "varying with the position")
-    places = ((head, _owner(("keys", head), grouped)) for head in wrong)
-    return [*rest, *(replace(found, what=f"values of {owner}", head=head) for head, owner in places)]
+    places = ((head, owner(("keys", head), grouped)) for head in wrong)
+    return [*rest, *(replace(found, what=f"values of {name}", head=head) for head, name in places)]
 
 
 def masks_by_head(

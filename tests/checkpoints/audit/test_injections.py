@@ -170,6 +170,18 @@ def other_values(own, q, k, v, mask, given):
     return own(q, k, v.roll(1, -1) if v.shape[-1] < v.shape[-2] else v, mask)
 
 
+def turned_after(own, q, k, v, mask, given):
+    return turned(own(q, k, v, mask)[0].transpose(1, 2)).transpose(1, 2), None
+
+
+def normalised_within(own, q, k, v, mask, given):
+    return own(*(x / x.square().mean(-1, keepdim=True).sqrt() for x in (q, k)), v, mask)
+
+
+def heads_reversed(own, q, k, v, mask, given):
+    return own(q, k, v, mask)[0].flip(2), None
+
+
 def without(norm):
     """The norm of queries or keys is no more there."""
 
@@ -370,6 +382,21 @@ FAULTS = {
         {1},
     ),
     "values of other coordinates": (attending(other_values), ("bert", "qwen3"), "SPE407", EVERY, {None}),
+    "outputs turned": (attending(turned_after), ("llama-default", "gpt2"), "SPE407", EVERY, {None}),
+    "normalised in the function": (
+        attending(normalised_within),
+        ("llama-default", "bert"),
+        "SPE407",
+        EVERY,
+        {None},
+    ),
+    "heads reversed in the function": (
+        attending(heads_reversed),
+        ("qwen2", "bert"),
+        "SPE407",
+        EVERY,
+        {None},
+    ),
     "q_norm lost": (without("q_norm"), ("qwen3", "olmo2"), "SPE114", None, {None}),
     "k_norm skipped": (skipped("k_norm"), ("qwen3", "gemma3"), "SPE114", None, {None}),
     "sine without its minus sign": (
@@ -442,3 +469,19 @@ def test_code_layers_and_heads_of_a_fault_are_named(name, family, monkeypatch):
     assert {one.code for one in records} == {code}
     assert {one.head for one in records} == heads
     assert layers is None or {one.layer for one in records} == layers
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("outputs turned", "as where outputs are changed after softmax"),
+        ("normalised in the function", "weights as of queries and keys that are normalised in the function"),
+        ("heads reversed in the function", "heads have the weights of heads 3, 2, 1, 0"),
+        ("weights of head 1 halved", "weights sum to up to 1"),
+    ],
+)
+def test_what_the_weights_of_an_attention_function_look_like_is_said(name, said, monkeypatch):
+    inject, (family, _), *_ = FAULTS[name]
+    model = model_of(family)
+    inject(model, monkeypatch)
+    assert said in audit(model, length=LENGTH).records[0].message

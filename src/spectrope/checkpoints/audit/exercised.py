@@ -39,7 +39,8 @@ def carried_out(call: Call, seen: Exercise | None) -> tuple[Call, list[Discrepan
     if (explained := next((other for other in others if _explains(other, seen)), None)) is not None:
         return explained, []
     leaks = bool((masked.allowed & ~call.allowed[:1].to(masked.allowed.device)).any())
-    kept = masked if leaks else call  # weights that are missing and explain nothing are no mask
+    # Weights that are missing and explain nothing are no mask; nor are those that are below 0.
+    kept = masked if leaks and not _signed(seen) else call
     return kept, list(_unexplained(kept, seen))
 
 
@@ -120,21 +121,47 @@ def _factor(call: Call, seen: Exercise) -> float:
     return ((logits * products).sum() / products.square().sum().clamp(min=1e-300)).item()
 
 
+def _signed(seen: Exercise) -> bool:
+    """Whether some weights are below 0, which those of no softmax are."""
+    return bool((seen.pattern < -WITHIN).any())
+
+
 def _unexplained(call: Call, seen: Exercise) -> Iterator[Discrepancy]:
     """The heads that nothing explains, and what they look like."""
     wrong = _wrong(call, seen)
     if not bool(wrong.any()):
         return
-    sums = seen.pattern.sum(-1)
     if seen.groups > 1 and _tiles(call, seen):
         heads = len(seen.k)
         yield Discrepancy(RESPECT, EXPECTED, f"query head h reads key-value head h mod {heads}")
-    elif bool((sums[wrong] - 1).abs().amax() > WITHIN) and call.sinks is None:
+        return
+    yield from _named(wrong.nonzero().flatten().tolist(), len(wrong), _looks(call, seen, wrong))
+
+
+def _looks(call: Call, seen: Exercise, wrong: Bool[Tensor, " h"]) -> str:
+    """What the weights of heads that nothing explains look like."""
+    sums = seen.pattern.sum(-1)
+    if _signed(seen):
+        return f"weights down to {seen.pattern.min():.3g}, as where outputs are changed after softmax"
+    if bool((sums[wrong] - 1).abs().amax() > WITHIN) and call.sinks is None:
         columns = bool((seen.pattern.sum(-2)[wrong] - 1).abs().amax() <= WITHIN)
-        text = "weights sum to 1 over the queries" if columns else f"weights sum to up to {sums.max():.4g}"
-        yield from _named(wrong.nonzero().flatten().tolist(), len(wrong), text)
-    else:
-        yield from _named(wrong.nonzero().flatten().tolist(), len(wrong), "other weights")
+        return "weights sum to 1 over the queries" if columns else f"weights sum to up to {sums.max():.4g}"
+    even = replace(
+        seen, q=seen.q / seen.q.norm(dim=-1, keepdim=True), k=seen.k / seen.k.norm(dim=-1, keepdim=True)
+    )
+    if _explains(replace(call, scale=_factor(call, even)), even):
+        return "weights as of queries and keys that are normalised in the function"
+    if order := _order(call, seen):
+        return f"heads have the weights of heads {', '.join(map(str, order))}"
+    return "other weights"
+
+
+def _order(call: Call, seen: Exercise) -> list[int]:
+    """The heads whose weights the heads have, if they are the declared ones in another order."""
+    wanted = torch.cat([_pattern(call, seen, heads) for heads in _blocks(seen)])
+    order = [int((wanted - one).abs().amax((1, 2)).nan_to_num(1.0).argmin()) for one in seen.pattern]
+    off = (wanted[order] - seen.pattern).abs().amax().nan_to_num(1.0)
+    return order if bool(off <= WITHIN) else []
 
 
 def _tiles(call: Call, seen: Exercise) -> bool:

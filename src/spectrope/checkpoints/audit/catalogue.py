@@ -95,8 +95,8 @@ FAULTS = (
     Fault(
         "SPE103",
         "attention factor differs",
-        ("attention factor",),
-        "Rotated coordinates are multiplied by another factor than the declared one.",
+        ("attention factor", "factors of"),
+        "Rotated coordinates, or some pairs of them, are multiplied by another factor than the declared one.",
         "YaRN's or LongRoPE's factor is left out, applied twice, or computed from other fields.",
         "Apply the declared factor once to queries and once to keys, or its square to the logits.",
         "Independent of the distance: all logits of rotated coordinates are too large or too small.",
@@ -258,10 +258,12 @@ FAULTS = (
     ),
     Fault(
         "SPE114",
-        "norm of queries or keys is missing",
+        "norm of queries or keys differs",
         ("norm of",),
-        "The norm that the architecture applies to queries or keys is omitted or replaced by another module.",
-        "A port or an optimised attention skips `q_norm` or `k_norm`, or loads a class without them.",
+        "The norm that the architecture applies to queries or keys is omitted or replaced by another module, "
+        "or there is one that the architecture lacks.",
+        "A port or an optimised attention skips `q_norm` or `k_norm`, or loads a class without them; "
+        "an attention of another architecture is reused, with its norms.",
         "Apply the norms of the architecture to queries and keys.",
         "Independent of the distance: logits grow with the size of the hidden states.",
         (

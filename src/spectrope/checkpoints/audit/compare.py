@@ -261,13 +261,33 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discr
     rounds = close.scaling != "none" or wanted.scaling != "none"
     if rounds and errors.get(worst, math.inf) < ROUNDING:
         return Discrepancy("frequencies", pair, got, "within the rounding of low precision")
+    if order := _order_of(expected, effective, off):
+        return Discrepancy("frequencies", pair, got, order)
     fit = replace(effective, base=expected.base or wanted.base).fit()
     if fit.scaling == wanted.scaling == "none":
         return Discrepancy("base", rounded(wanted.base), rounded(fit.base))
     is_known = expected.base is not None and fit.scaling != "per pair"  # else slowdowns are against a guess
     if is_known and fit.scaling != wanted.scaling:
-        return Discrepancy("scaling", str(wanted), str(fit))
+        twice = wanted.scaling == "none" and fit.scaling == "linear" and abs(fit.factor - 0.5) < GAIN
+        note = "as when queries and keys are rotated twice" if twice else ""
+        return Discrepancy("scaling", str(wanted), str(fit), note)
     return Discrepancy("frequencies", pair, got, f"{len(off)} of {len(expected.frequencies)} pairs")
+
+
+def _order_of(expected: Turning, effective: Turning, off: list[int]) -> str:
+    """Which other order the declared frequencies have, in words; "" if they are others."""
+    wanted, got = ([one.frequencies[j] for j in off] for one in (expected, effective))
+    bound = max(effective.bounds[j] for j in off)
+
+    def alike(some: list[float], others: list[float]) -> bool:
+        return all(abs(a - b) <= FREQUENCY * abs(a) + bound for a, b in zip(some, others, strict=True))
+
+    if len(off) < 2 or not alike(sorted(wanted), sorted(got)):
+        return ""
+    if len(off) == 2:
+        return f"pairs {off[0]} and {off[1]} have each other's"
+    whole = len(off) >= len(expected.frequencies) - 1  # One in the middle stays where it is.
+    return f"the declared ones in {'reverse' if whole and alike(wanted[::-1], got) else 'another order'}"
 
 
 def _slopes(

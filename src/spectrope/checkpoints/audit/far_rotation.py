@@ -11,7 +11,7 @@ from torch import Tensor
 from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.heads import owner
-from spectrope.checkpoints.audit.layout import Layout
+from spectrope.checkpoints.audit.layout import SUMMED, Layout
 from spectrope.checkpoints.audit.precision import DTYPES
 from spectrope.checkpoints.audit.sides import Place
 
@@ -111,8 +111,11 @@ class FarRotation:
 
 
 def _apart(c: Complex[Tensor, "t m"], angles: Float[Tensor, "t m"]) -> Float[Tensor, "t m"]:
-    """Departures of phases from angles, in radians."""
-    return (c * torch.polar(torch.ones_like(angles), -angles)).angle().abs()
+    """Departures of phases from angles, in radians, beyond those that rounded sums leave in small pairs."""
+    sizes = c.abs().clamp(min=1e-300)
+    lost = 10 * SUMMED * (sizes.mean() / sizes).sqrt()
+    departures = (c * torch.polar(torch.ones_like(angles), -angles)).angle().abs()
+    return (departures - lost).clamp(min=0)
 
 
 def _readings(

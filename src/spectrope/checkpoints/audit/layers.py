@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.adapters.compressed import compresses
 from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
+from spectrope.checkpoints.audit.between import between_findings
 from spectrope.checkpoints.audit.bias import drowned
 from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
@@ -280,6 +281,10 @@ def _findings(
     findings = without_unknown(findings, call, declared, effective)
     if not any(finding.code == LATE_NORM for finding in findings):
         findings += norm_findings(kernel, subject.model, subject.norms, noise)
+    unfound = effective.turning is not None and effective.turning.gain is None
+    normalised = declared.normalised_after or effective.normalised_after
+    if unfound and not normalised and not findings and is_library_family(declaration.model_type):
+        findings += between_findings(measured.sides, kernel.sources, noise)
     return findings + [Discrepancy(what, both, said) for what, both in contradictions(declaration, layer)]
 
 

@@ -159,18 +159,20 @@ class Fit:
     Args:
         base: Of the geometric progression that the frequencies start from.
         scaling: "none"; "linear", all slowed alike; "ramp", slow ones slowed more, as YaRN and Llama 3 do;
-            "reversed ramp", the opposite; "stopped", the slowest stand still; "per pair", anything else.
+            "reversed ramp", the opposite; "stopped", some stand still; "per pair", anything else.
         factor: Largest slowdown.
+        still: In words, what stands still.
     """
 
     base: float
     scaling: Scaling
     factor: float
+    still: str = ""
 
     def __str__(self) -> str:
         scaled = "" if self.scaling == "none" else f", {self.scaling} by {self.factor:.4g}"
-        if self.scaling == "stopped":
-            scaled = ", the slowest pairs do not rotate"
+        if self.still:
+            scaled = f", {self.still} not rotate"
         return f"base {rounded(self.base)}{scaled}"
 
 
@@ -198,8 +200,9 @@ def fit_schedule(
     """
     bounds = torch.zeros_like(frequencies) if bounds is None else bounds
     pairs = torch.arange(len(frequencies))
-    if bool(((frequencies <= 0) & (geometric(base, 2 * len(frequencies)) > bounds)).any()):
-        return Fit(base, "stopped", float("inf"))
+    stopped = (frequencies <= 0) & (geometric(base, 2 * len(frequencies)) > bounds)
+    if bool(stopped.any()):
+        return Fit(base, "stopped", math.inf, _still(stopped.nonzero().flatten().tolist(), frequencies))
     measured = (frequencies > 0) & (bounds <= MEASURED * frequencies)
     logs, step = _progression(frequencies, bounds + tolerance * frequencies, measured)
     line = torch.exp(logs + step * pairs)
@@ -210,6 +213,15 @@ def fit_schedule(
         return Fit(fitted_base, "none" if known else "linear", factor)
     slowdown = geometric(base, 2 * len(frequencies))[measured] / frequencies[measured]
     return _against(slowdown, base, slowdown * (bounds / frequencies)[measured], tolerance)
+
+
+def _still(stopped: list[int], frequencies: Float[Tensor, " m"]) -> str:
+    """Pairs that stand still, in words."""
+    if len(stopped) > 1 and bool((frequencies[stopped[0] :] <= 0).all()):
+        return "the slowest pairs do"
+    if len(stopped) == 1:
+        return f"pair {stopped[0]} does"
+    return f"pairs {', '.join(map(str, stopped))} do"
 
 
 def _progression(

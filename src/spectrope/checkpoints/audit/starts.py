@@ -35,7 +35,7 @@ class HeadStart:
         cls, source: Float[Tensor, "b _"], z: Complex[Tensor, "b m"], order: Pairing, noise: float
     ) -> "tuple[HeadStart, float] | None":
         """The start at position 0 in one order of the pairs, if a source holds it, and how far it is off."""
-        match = _match(source, _serialised(z, order))
+        match = _match(source, serialised(z, order))
         if match is None or not match.holds(noise):
             return None
         return cls(order, match.factor, 0), match.departure
@@ -138,7 +138,8 @@ def _pairs(source: Float[Tensor, "b _"], m: int, pairing: Pairing, step: int) ->
     return torch.complex(first.contiguous(), second.contiguous())
 
 
-def _serialised(z: Complex[Tensor, "b m"], pairing: Pairing) -> Float[Tensor, "b w"]:
+def serialised(z: Complex[Tensor, "b m"], pairing: Pairing) -> Float[Tensor, "b w"]:
+    """The coordinates of pairs in the order in which weights lay them out."""
     parts = torch.view_as_real(z)
     return (parts.transpose(-1, -2) if pairing == "halves" else parts).flatten(1)
 

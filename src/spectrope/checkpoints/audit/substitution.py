@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.adapters.interface import SINKS
 from spectrope.checkpoints.adapters.substitute import Given
+from spectrope.checkpoints.audit.between import FACTORS
 from spectrope.checkpoints.audit.bias import lags
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
@@ -132,6 +133,8 @@ def substitution_of(
     if code in ("SPE201", "SPE202"):
         allowed = drawn(declared, length)
         return lambda given: replace(given, mask=_cut(allowed, given))
+    if finding.what.startswith(FACTORS):
+        return "single coordinates have their factors before the rotation"
     if code == "SPE103" and declared.turning and effective.turning:
         return _gained(declared.turning, effective.turning)
     if code == "SPE404":

@@ -129,3 +129,13 @@ def test_one_large_coordinate_hides_neither_motion_nor_layout():
     start = start_of(x, layout, frequencies, [source], NOISE)
     assert (start.pairing, start.position) == ("adjacent", 0)
     assert start.gain == pytest.approx(1.0)
+
+
+def test_vectors_that_underflow_say_nothing():
+    model = build(Variant("llama", "base"))
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.self_attn.q_proj.weight.mul_(1e-5)
+    made = found(model.half())
+    assert made.findings == []
+    assert {one.reason for one in made.layers} == {"queries underflow in float16; compute in float32"}

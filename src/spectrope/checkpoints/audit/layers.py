@@ -26,6 +26,7 @@ from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
 from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling, norm_findings
 from spectrope.checkpoints.audit.places import Places, place_of, places_of
+from spectrope.checkpoints.audit.precision import underflowing
 from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerRecord, LayerVerdict, Position
@@ -35,7 +36,7 @@ from spectrope.checkpoints.audit.substitution import Substitution, substitution_
 from spectrope.checkpoints.audit.tables import table_findings
 from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
 from spectrope.checkpoints.probes.constant_content import LayerKernel, convolves
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, dtype_name
 
 BESIDE_POSITION = ("SPE201", "SPE202", "SPE404", "SPE405", "SPE406", "SPE407")
 EXPLAIN_WEIGHTS, LATE_NORM = ("SPE201", "SPE202", "SPE406"), "SPE113"  # Causes of what is found beside them.
@@ -148,6 +149,9 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     table = declared.buckets and bucket_table(subject.model, module, declared.buckets.n_buckets)
     if lost := _lost(call, declared, effective, findings, table, noise):
         verdict, reason = "cannot tell", lost
+    if verdict == "differs" and (small := underflowing(call)):
+        verdict = "cannot tell"
+        reason = f"{small} underflow in {dtype_name(call.q.dtype)}; compute in float32"
     if mixed and verdict != "differs":
         verdict, reason = "cannot tell", "a convolution mixes tokens before the kernel, which hides positions"
     if doubt and verdict != "differs":

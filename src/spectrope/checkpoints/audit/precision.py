@@ -7,8 +7,23 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
+from spectrope.checkpoints.adapters import Call
+
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 EXPLAINED = 0.1  # Largest share of the departure from exact angles that a rounding may leave unexplained.
+
+
+def underflowing(call: Call) -> str:
+    """The sides whose vectors are so small that float16 rounds them more than larger ones; "" if none are."""
+    sides = {"queries": call.q, "keys": call.k}
+    small = [side for side, x in sides.items() if _underflows(x)]
+    return " and ".join(small)
+
+
+def _underflows(x: Tensor) -> bool:
+    """Whether the size that most coordinates exceed is next to the smallest numbers of the type."""
+    some = x[x != 0].abs().float()
+    return len(some) > 0 and bool(some.median() < torch.finfo(x.dtype).smallest_normal)
 
 
 def rounding_of(z: Complex[Tensor, "n t m"], frequencies: Float[Tensor, " m"], bound: float) -> str:

@@ -126,7 +126,7 @@ class Cluster:
             if target is Board:
                 return SimpleNamespace(remote=lambda: Actor(self.board))
             self.calls.append(("share", options))
-            return SimpleNamespace(remote=self._begin)
+            return SimpleNamespace(options=lambda name: SimpleNamespace(remote=self._begin))
 
         return made
 

@@ -24,6 +24,7 @@ with mock.patch("random.getrandbits", random.Random(0).getrandbits):
     import beartype._check.code.codemain  # noqa: F401
 
 from tests.checks import checked
+from tests.sampling import is_whole, left_out
 
 # Checked modules take seconds to compile: every process that tests start shares what one has compiled.
 sys.dont_write_bytecode = False
@@ -47,8 +48,16 @@ LONGEST = (  # Files with the longest single tests. One process gets all of the 
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest tests first, so that short ones are left to even out the work of both processes."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let all cases of sampled tests be asked for."""
+    parser.addoption("--whole", action="store_true", help="run every case of tests that are sampled")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not drawn, and put the longest tests first, so that short ones even out the work."""
+    out = set[pytest.Item]() if is_whole(config) else left_out(items)
+    config.hook.pytest_deselected(items=[*out])
+    items[:] = [item for item in items if item not in out]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 

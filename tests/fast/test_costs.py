@@ -67,6 +67,7 @@ def test_flops_of_the_exact_kernel_are_those_that_torch_counts(batch, n, dim):
     assert counts.exponentials == batch * n * n
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("encoding", ["rope", "alibi", "t5"])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(("rank", "degree"), [(4, 2), (8, 3), (16, 1), (16, 2)])

@@ -137,6 +137,7 @@ def test_heads_that_are_no_power_of_two_have_one_progression():
     assert found.decays[0].effective[0] == pytest.approx(2 ** (-8 / 6) * 2 / 3, rel=1e-4)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_fault_is_named(name, precision, monkeypatch):

@@ -95,6 +95,7 @@ def at(positions):
     return change
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", ROTARY)
 @pytest.mark.parametrize(
     ("positions", "says"),

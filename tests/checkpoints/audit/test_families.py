@@ -134,6 +134,7 @@ def test_mpt_adds_alibi_although_it_is_switched_off():
     ] * 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_configurations_raise_no_alarm(odd):
     found = audit(ODD[odd](), length=LENGTH, serving_modes=False)

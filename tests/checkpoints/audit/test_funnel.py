@@ -69,6 +69,7 @@ def test_layers_are_counted_through_all_blocks():
     assert place_of(named, "decoder.layers.1.attention") == ("decoder", 1)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["as it is", *SPECIAL["funnel"]])
 def test_an_unmodified_model_raises_nothing(name, dtype):
@@ -121,6 +122,7 @@ def mirrored(own, structure, at, stride, pooled=None, shift=1, device=None):
 EVERY = [*(f"encoder {n}" for n in range(5)), "decoder 0", "decoder 1"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("change", "layers", "says"),
@@ -169,6 +171,7 @@ def test_hidden_keys_between_those_that_match_are_found(monkeypatch):
     assert "encoder 2" in heard(audit(model_of(), length=LENGTH))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["positions pooled too early", "<cls> not kept apart"])
 def test_exhibits_are_named_in_every_precision(name, dtype, monkeypatch):

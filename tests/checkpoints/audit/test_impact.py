@@ -46,6 +46,7 @@ def impacts(model):
     return {one.code: one.impact for one in audit(model, length=LENGTH).records}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", RESTORED)
 def test_the_impact_is_the_divergence_from_the_sound_model(name, monkeypatch):
     sound = Predictions.of(NAMES[name].sound(), LENGTH, 0)

@@ -38,6 +38,7 @@ def found(model, **options):
     return audit(model, length=LENGTH, watch=unwatched, **({"serving_modes": False} | options))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", [*LATENT, M3])
 def test_an_unmodified_indexer_matches(family, dtype):
@@ -110,6 +111,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_indexer_leaves_its_layer_right_and_is_named(name, monkeypatch):
     family, change, expected, message = FAULTS[name]

@@ -44,6 +44,7 @@ def of_layers(model: nn.Module, name: str) -> list[Any]:
     return [module for part, module in model.named_modules() if part.endswith(name)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("one", [one for one in UNMODIFIED if str(one) not in REFUSED], ids=str)
 def test_an_unmodified_model_raises_nothing(one, dtype):
@@ -222,6 +223,7 @@ FAULTS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: f"{one.family}: {one.name}")
 def test_a_fault_is_named(fault, monkeypatch):
     model = model_of(Edited(fault.family, fault.name, fault.declared))
@@ -235,6 +237,7 @@ def test_a_fault_is_named(fault, monkeypatch):
 LOW = [fault for fault in FAULTS if "no bias" not in fault.name][::3]  # Which are small as rounding is.
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", LOW, ids=lambda one: f"{one.family}: {one.name}")
 def test_a_fault_is_found_in_bfloat16(fault, monkeypatch):
     model = model_of(Edited(fault.family, fault.name, fault.declared), "bfloat16")

@@ -42,6 +42,7 @@ def test_there_are_families_of_each_form():
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("family", READ)
 def test_unmodified_models_turn_as_declared(family, dtype):

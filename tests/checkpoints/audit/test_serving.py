@@ -27,6 +27,7 @@ UNPACKED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_serving_mode_of_an_unmodified_model_agrees(family):
     found = audit(FAMILIES[family](), length=32, serving_modes=True)

@@ -43,6 +43,7 @@ def heard(found: Audit) -> list[tuple[str, str, str]]:
     return [(one.where, one.code, one.message) for one in found.records]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("one", UNMODIFIED, ids=str)
 def test_an_unmodified_model_raises_nothing(one, dtype):
@@ -52,6 +53,7 @@ def test_an_unmodified_model_raises_nothing(one, dtype):
     assert {layer.position for layer in found.layers} == {"absolute"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("length", [29, 33, 47, 80])
 def test_lengths_that_are_filled_up_raise_nothing(family, length):
@@ -111,6 +113,7 @@ def test_a_recorded_function_is_that_of_the_module(family):
             torch.testing.assert_close(call.attend(call.q, call.k, call.v).flatten(2), outputs[call.module])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", EXHIBITS)
 def test_exhibits_are_named_in_every_precision(name, dtype, monkeypatch):

@@ -28,6 +28,7 @@ def code(model):
     return sys.modules[type(model).__module__]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", sorted(FORMS))
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_unmodified_tower_matches(family, dtype):
@@ -263,6 +264,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_fault_is_named(name, dtype, monkeypatch):

@@ -45,6 +45,7 @@ def test_a_sampled_family_is_audited_in_every_arithmetic(family):
     assert row(family, families()[family]) == ("audited", "")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", MENDED)
 def test_a_family_that_was_misread_raises_no_alarm(family):
     found = audit(model_of(family), length=LENGTH, serving_modes=False)
@@ -52,6 +53,7 @@ def test_a_family_that_was_misread_raises_no_alarm(family):
     assert found.outcome == "matches"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rope", ["linear", "dynamic", "yarn", "llama3", "longrope"])
 @pytest.mark.parametrize("family", ["arcee", "nanochat"])

@@ -25,6 +25,7 @@ def test_an_unchanged_model_matches_the_file_of_its_lock(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_that_arrives_later_is_named(name, monkeypatch):
     inject, block_size, layers, _, expected, _ = FAULTS[name]

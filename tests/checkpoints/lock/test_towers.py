@@ -39,6 +39,7 @@ def test_an_unchanged_tower_matches_the_file_of_its_lock(family, tmp_path):
     assert result.uncovered == ()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_that_arrives_later_is_named(name, monkeypatch):
     family, inject, expected, message = FAULTS[name]

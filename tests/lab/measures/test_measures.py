@@ -40,6 +40,7 @@ def test_every_measure_leaves_the_table_of_its_name(tmp_path):
     assert set(stages) == {"train", "ablate", "lengths", "spectrum", "learning", "attention-plan", "done"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("encoding", [*ENCODINGS, "mla"])
 def test_every_encoding_trains_and_is_ablated_in_bfloat16(tmp_path, encoding):
     job = Job(tiny(encoding), precision="bfloat16")

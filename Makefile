@@ -74,6 +74,7 @@ kernels: $(VENV)/.core
 # Each goes on to its end, whatever it finds; its results lie in campaigns/results.
 CAMPAIGNS := flips crashes fuzz writers parity llama_cpp long_runs isolation ray_cluster cost
 campaigns: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --whole -m sampled || failed=1; \
 	for campaign in $(CAMPAIGNS); do OMP_NUM_THREADS=1 $(BIN)/python -m campaigns.$$campaign || failed=1; done; exit $${failed:-0}
 
 clean:

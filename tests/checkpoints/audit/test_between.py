@@ -75,7 +75,7 @@ CASES = {
     "rotated twice": (
         lambda own, q, k, c, s: own(*own(q, k, c, s), c, s),
         ("SPE102",),
-        "as when queries and keys are rotated twice",
+        "as when the rotation is applied twice",
     ),
 }
 

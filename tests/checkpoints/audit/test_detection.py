@@ -159,7 +159,7 @@ def test_a_window_of_gpt_neo_that_is_dropped_is_found():
 
 
 @pytest.mark.parametrize("family", ROTARY)
-def test_a_factor_on_some_pairs_alone_is_not_called_a_match(family, monkeypatch):
+def test_a_factor_on_some_pairs_alone_is_named(family, monkeypatch):
     def larger(own, q, k, cos, sin):
         factor = torch.ones(cos.shape[-1])
         factor[[1, 1 + len(factor) // 2]] = 1.5
@@ -168,5 +168,6 @@ def test_a_factor_on_some_pairs_alone_is_not_called_a_match(family, monkeypatch)
     model = FAMILIES[family]()
     turned(ROTARY[family], monkeypatch, larger)
     result = audit(model, length=LENGTH)
-    assert {layer.verdict for layer in result.layers} == {"cannot tell"}
-    assert all("factors on pairs are unknown" in layer.reason for layer in result.layers)
+    assert {one.code for one in result.records} == {"SPE103"}
+    assert {layer.verdict for layer in result.layers} == {"differs"}
+    assert all("1 in every pair declared, 1.5 in pair 1" in str(one) for _, one in result.findings)

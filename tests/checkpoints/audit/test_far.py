@@ -333,6 +333,44 @@ def test_the_heads_that_turn_otherwise_beyond_a_position_are_named(change, said,
     assert re.match(said, found[0].message)
 
 
+def test_integers_that_overflow_beyond_the_audited_length_are_named(monkeypatch):
+    model = llama(max_position_embeddings=4096)
+    placed(lambda positions: (positions + 128) % 256 - 128)(model, monkeypatch)
+    found = audit(model, length=LENGTH).records
+    assert [(one.code, one.layer) for one in found] == [("SPE111", 0), ("SPE111", 1)]
+    assert "overflow integers of 8 bits" in found[0].message
+
+
+def dynamic():
+    return llama(max_position_embeddings=128, rope_parameters=dict(ROPES["dynamic"]))
+
+
+def test_a_schedule_that_should_grow_beyond_the_declared_length_is_looked_at_there(monkeypatch):
+    model = dynamic()
+    assert audit(model).far.positions[-1] == 2 * model.config.max_position_embeddings - 1
+    assert audit(model).ok
+    rotary = model.model.rotary_emb
+    own = rotary.forward
+
+    def fixed(x, position_ids):
+        rotary.rope_type = "default"
+        return own(x, position_ids)
+
+    monkeypatch.setattr(rotary, "forward", fixed)
+    found = audit(model).records
+    assert {(one.code, one.layer) for one in found} == {("SPE102", 0), ("SPE102", 1)}
+
+
+def test_steps_of_a_temperature_at_other_positions_are_named(monkeypatch):
+    sizes = {"attn_temperature_tuning": True, "floor_scale": 8, "attn_scale": 0.1, "no_rope_layers": [1, 0]}
+    model = build("Llama4", config="TextConfig", **CHUNKED | sizes | {"num_hidden_layers": 2})
+    assert audit(model, length=LENGTH).ok
+    own = torch.floor
+    monkeypatch.setattr(torch, "floor", lambda x: own(x + 3 / 8) if x.ndim == 1 and len(x) > 1 else own(x))
+    found = audit(model, length=LENGTH, reach=False, serving_modes=False).records
+    assert [(one.code, one.layer) for one in found] == [("SPE403", 1)]
+
+
 def test_a_wider_part_that_turns_in_longer_sequences_is_named(monkeypatch):
     sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     model = build("GPTNeoX", vocab_size=64, max_position_embeddings=512, **sizes)

@@ -43,6 +43,7 @@ ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_
 ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after", "relative"}
 TURNING = {
     "scaling",
+    "still",
     "factor",
     "resolution",
     "start",

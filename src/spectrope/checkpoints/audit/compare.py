@@ -87,9 +87,11 @@ def compare(
 
 def _around(expected: LayerEncoding, effective: LayerEncoding, noise: float) -> Iterator[Discrepancy]:
     """What differs around the positional kernel: factors, caps and sinks of logits, and values."""
-    yield from _growth("query scale", expected.query_scale, effective.query_scale, noise)
-    yield from _growth("key scale", expected.key_scale, effective.key_scale, noise)
-    yield from _scale(expected.scale, effective.scale, noise)
+    grown = [
+        *_growth("query scale", expected.query_scale, effective.query_scale, noise),
+        *_growth("key scale", expected.key_scale, effective.key_scale, noise),
+    ]
+    yield from grown or _scale(expected.scale, effective.scale, noise)  # Of the first token, if it grows.
     yield from _softcap(expected.softcap, effective.softcap)
     yield from _sinks(expected.sinks, effective.sinks, noise)
     if expected.values_vary is False and effective.values_vary:
@@ -269,7 +271,7 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discr
     is_known = expected.base is not None and fit.scaling != "per pair"  # else slowdowns are against a guess
     if is_known and fit.scaling != wanted.scaling:
         twice = wanted.scaling == "none" and fit.scaling == "linear" and abs(fit.factor - 0.5) < GAIN
-        note = "as when queries and keys are rotated twice" if twice else ""
+        note = "as when the rotation is applied twice" if twice else ""
         return Discrepancy("scaling", str(wanted), str(fit), note)
     return Discrepancy("frequencies", pair, got, f"{len(off)} of {len(expected.frequencies)} pairs")
 

@@ -71,7 +71,8 @@ def look_far(
         seed: Of the contents.
     """
     sizes = _sizes(declaration, records)
-    stop = 0 if trained is None or trained <= length else trained
+    reached = (trained or 0) * (2 if _grows(declaration) else 1)
+    stop = reached if reached > length else 0
     findings: dict[str, list[Discrepancy]] = {one.module: [] for one in records}
     unchecked = [*_out_of_reach(records, length, stop)]
     positions = _rotations(model, declaration, records, length, stop, noise, seed, findings, unchecked)
@@ -154,12 +155,20 @@ def _calls(
 
 
 def _ends(declaration: Declaration, length: int, stop: int) -> list[int]:
-    """Lengths of the passes: the declared one, and that up to which another list of factors holds."""
+    """Lengths of the passes: the declared one, that up to which another list of factors holds, and that at
+    which a schedule that depends on the length has grown."""
+    if _grows(declaration):
+        return [stop // 2, stop]
     parameters = rope_parameters(declaration, layer_type(declaration, 0))
     if parameters.get("rope_type") != "longrope":
         return [stop]
     original = trained_before(declaration, parameters)
     return [original, stop] if length < original < stop else [stop]
+
+
+def _grows(declaration: Declaration) -> bool:
+    """Whether the schedule changes with the length, beyond the declared one."""
+    return rope_parameters(declaration, layer_type(declaration, 0)).get("rope_type") == "dynamic"
 
 
 def _boundaries(declaration: Declaration, records: Sequence[LayerRecord]) -> list[int]:
@@ -201,7 +210,7 @@ def _windows(
             if one.verdict == "matches":
                 call, past = calls[one.module], size - AROUND
                 places = range(past, past + call.q.shape[2])
-                grown = growth(call, declaration, one, places, size_tolerance(noise))
+                grown = growth(call, declaration, one.module, places, size_tolerance(noise))
                 findings[one.module] += [*_ends_of(call, one, size), *grown]
     return seen
 

@@ -20,9 +20,9 @@ from spectrope.checkpoints.audit.records import LayerRecord
 NEAR = (0, 1, 2, 3)  # Positions of the first tokens.
 
 
-def declared_at(declaration: Declaration, record: LayerRecord, length: int) -> LayerEncoding:
+def declared_at(declaration: Declaration, module: str, length: int) -> LayerEncoding:
     """A layer's declaration for sequences of another length."""
-    stack, layer = layer_name(record.module)
+    stack, layer = layer_name(module)
     return declared_layer(declaration.at(layer), stack, layer, length)
 
 
@@ -49,7 +49,7 @@ class FarLayer:
     @property
     def declared(self) -> LayerEncoding:
         """The layer's declaration for a sequence that reaches the last position."""
-        return declared_at(self.declaration, self.record, self._reach)
+        return declared_at(self.declaration, self.record.module, self._reach)
 
     @property
     def tolerance(self) -> float:
@@ -76,7 +76,7 @@ class FarLayer:
     def _first_token(self) -> Iterator[Discrepancy]:
         """Where the vectors of the first token depend on how far the others reach."""
         near, far = (
-            _gain(declared_at(self.declaration, self.record, n)) for n in (NEAR[-1] + 1, self._reach)
+            _gain(declared_at(self.declaration, self.record.module, n)) for n in (NEAR[-1] + 1, self._reach)
         )
         ratios: dict[str, float] = {}
         for side, x in (("queries", "q"), ("keys", "k")):
@@ -101,7 +101,7 @@ class FarLayer:
         A norm after the rotation changes their sizes, too.
         """
         if not self.record.effective.normalised_after:
-            yield from growth(self.far, self.declaration, self.record, self.positions, self.tolerance)
+            yield from growth(self.far, self.declaration, self.record.module, self.positions, self.tolerance)
 
     def _rotation(self) -> Iterator[Discrepancy]:
         """Where pairs turn otherwise than declared."""
@@ -160,20 +160,20 @@ def size_tolerance(noise: float) -> float:
 
 
 def growth(
-    call: Call, declaration: Declaration, record: LayerRecord, places: Sequence[int], tolerance: float
+    call: Call, declaration: Declaration, module: str, places: Sequence[int], tolerance: float
 ) -> Iterator[Discrepancy]:
     """Where queries grow otherwise than declared, against the first of them.
 
     Args:
         call: Of the layer, with the same content at every position.
         declaration: The configuration.
-        record: Of the layer.
+        module: Dotted name of the layer's.
         places: Positions of the queries.
         tolerance: Relative error that is left to a size.
     """
     norms = call.q.double().norm(dim=-1)
     got = (norms / norms[..., :1]).nanmean((0, 1))  # Of heads that were not pruned.
-    wanted = [declared_at(declaration, record, place + 1).query_scale or 1.0 for place in places]
+    wanted = [declared_at(declaration, module, place + 1).query_scale or 1.0 for place in places]
     off = (got * wanted[0] / torch.tensor(wanted, dtype=torch.float64) - 1).abs() > tolerance
     if bool(off.any()):
         at = int(off.nonzero()[0])

@@ -131,6 +131,9 @@ def _readings(
         yield f"stay at {end} from token {end} on", p.clamp(max=end)[:, None] * frequencies
         if end > 0:
             yield f"restart every {end} tokens", (p % end)[:, None] * frequencies
+    for bits in (8, 16):
+        half = 2 ** (bits - 1)
+        yield f"overflow integers of {bits} bits", ((p + half) % 2**bits - half)[:, None] * frequencies
     yield f"are 0 from token {first} on", p.where(p < first, 0.0)[:, None] * frequencies
     for by in range(1, SHIFTS + 1):
         for way, shift in (("ahead", by), ("behind", -by)):

@@ -17,6 +17,7 @@ from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.exercised import carried_out
+from spectrope.checkpoints.audit.far_layer import growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.funnel import blind, funnel_parts, position_noise, read_funnel
 from spectrope.checkpoints.audit.heads import by_head, masks_by_head, values_by_head
@@ -285,6 +286,8 @@ def _findings(
     findings = without_unknown(findings, call, declared, effective)
     if not any(finding.code == LATE_NORM for finding in findings):
         findings += norm_findings(kernel, subject.model, subject.norms, noise)
+    if declared.query_scale is not None and not any(one.code == "SPE403" for one in findings):
+        findings += growth(call, declaration, call.module, range(length), size_tolerance(noise))
     unfound = effective.turning is not None and effective.turning.gain is None
     normalised = declared.normalised_after or effective.normalised_after
     if unfound and not normalised and not findings and is_library_family(declaration.model_type):

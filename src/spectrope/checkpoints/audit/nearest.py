@@ -81,7 +81,7 @@ def nearest_schedule(
     if not fitting:
         return None
     least = max(min(residual for _, residual, _ in fitting), CLEAR)
-    alike = [one for one in fitting if one[1] <= least][:2]  # frequencies alone may not tell them apart
+    alike = [*{one[0]: one for one in fitting if one[1] <= least}.values()][:2]
     return " or ".join(words for words, _, _ in alike), *alike[0][1:]
 
 

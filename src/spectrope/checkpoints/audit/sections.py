@@ -187,7 +187,7 @@ class PictureLayer:
 
     @property
     def _declared(self) -> Turning:
-        declared = declared_at(self.declaration, self.record, int(self.places.max()) + 1).turning
+        declared = declared_at(self.declaration, self.record.module, int(self.places.max()) + 1).turning
         assert declared is not None
         return declared
 

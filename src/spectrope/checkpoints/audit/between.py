@@ -68,8 +68,9 @@ def _of_head(one: HeadSide, sources: list[Float[Tensor, "b _"]], noise: float) -
     if one.rotation is None or one.rotation.width < 4 or len(one.x) < 2:
         return None
     z, within = one.rotation.layout.planes(one.x[:2, 0, 0]), max(EXPLAINED, 8 * noise)
-    both = ((source[:2].double(), order) for source in sources for order in ORDERS)
-    tried = (_in_source(source, serialised(z, order), order) for source, order in both)
+    tried = (
+        _in_source(source[:2].double(), serialised(z, order), order) for source in sources for order in ORDERS
+    )
     left, best = min(filter(None, tried), key=lambda one: one[0], default=(1.0, None))
     return best if left < within else None
 

@@ -19,7 +19,8 @@ from spectrope.encodings import Pairing
 FACTORS = "factors of"  # Begins the respect in which factors on single coordinates differ.
 EXPLAINED = 1e-3  # Largest share of the vectors' norm that is left unexplained.
 ALIKE = 1e-2  # Relative departure of factors that differ.
-SHOWN = 4  # Coordinates that are named.
+SHOWN = 4  # Pairs that are named.
+EVERY = "1 in every pair"
 
 
 @dataclass(frozen=True)
@@ -96,18 +97,28 @@ def _in_source(
 
 
 def _uneven(side: str, heads: list[Between], within: float) -> Iterator[Discrepancy]:
-    """Coordinates that have other factors than most, in the mean over heads."""
-    weights = torch.stack([one.weights for one in heads])
-    share = (weights / weights.median(1, keepdim=True).values).mean(0)
-    m, halves = len(share) // 2, heads[0].pairing == "halves"
+    """Pairs that have other factors than most, of all heads or of each that departs."""
+    found = [_of_pairs(one, within) for one in heads]
+    if len({text for text, _ in found}) == 1:
+        text, residual = found[0]
+        if text:
+            yield Discrepancy(f"{FACTORS} {side}", EVERY, text, residual=residual)
+        return
+    for head, (text, residual) in enumerate(found):
+        if text:
+            respect = f"{FACTORS} {side} of head {head}"
+            yield Discrepancy(respect, EVERY, text, head=head, residual=residual)
+
+
+def _of_pairs(one: Between, within: float) -> tuple[str, float]:
+    """The pairs of one head that have other factors than most, in words, and the largest departure."""
+    share = one.weights / one.weights.median()
+    m, halves = len(share) // 2, one.pairing == "halves"
     pairs = share.view(2, m).T if halves else share.view(m, 2)
     off = ((pairs - 1).abs() > within).any(1).nonzero().flatten().tolist()
-    if not off:
-        return
     shown = [f"{' and '.join(_rounded(pairs[j].tolist()))} in pair {j}" for j in off[:SHOWN]]
     more = f" and others in {len(off) - SHOWN} more" if len(off) > SHOWN else ""
-    residual = (share - 1).abs().max().item()
-    yield Discrepancy(f"{FACTORS} {side}", "1 in every pair", ", ".join(shown) + more, residual=residual)
+    return ", ".join(shown) + more, (share - 1).abs().max().item()
 
 
 def _rounded(values: list[float]) -> list[str]:

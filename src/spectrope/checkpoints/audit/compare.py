@@ -87,11 +87,9 @@ def compare(
 
 def _around(expected: LayerEncoding, effective: LayerEncoding, noise: float) -> Iterator[Discrepancy]:
     """What differs around the positional kernel: factors, caps and sinks of logits, and values."""
-    grown = [
-        *_growth("query scale", expected.query_scale, effective.query_scale, noise),
-        *_growth("key scale", expected.key_scale, effective.key_scale, noise),
-    ]
-    yield from grown or _scale(expected.scale, effective.scale, noise)  # Of the first token, if it grows.
+    grown = [*_growth("query scale", expected.query_scale, effective.query_scale, noise)]
+    yield from grown or _scale(expected.scale, effective.scale, noise)  # Queries that grow hide the scale.
+    yield from _growth("key scale", expected.key_scale, effective.key_scale, noise)
     yield from _softcap(expected.softcap, effective.softcap)
     yield from _sinks(expected.sinks, effective.sinks, noise)
     if expected.values_vary is False and effective.values_vary:

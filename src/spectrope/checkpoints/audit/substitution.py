@@ -134,7 +134,7 @@ def substitution_of(
         allowed = drawn(declared, length)
         return lambda given: replace(given, mask=_cut(allowed, given))
     if finding.what.startswith(FACTORS):
-        return "single coordinates have their factors before the rotation"
+        return "whether these factors come before or after the rotation is not known"
     if code == "SPE103" and declared.turning and effective.turning:
         return _gained(declared.turning, effective.turning)
     if code == "SPE404":

@@ -64,7 +64,7 @@ class Subject:
     varying: Mapping[str, bool]
     length: int
     noise: float
-    norms: Mapping[str, str]
+    norms: Mapping[str, nn.Module]
 
     def declared(self, call: Call) -> LayerEncoding:
         """What the configuration, the architecture and the weights say of one layer."""

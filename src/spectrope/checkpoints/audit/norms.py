@@ -1,8 +1,11 @@
 """Norms of queries and keys that a layer does not apply, and what weights make of both after a rotation."""
 
+import copy
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +19,12 @@ from spectrope.checkpoints.probes.constant_content import LayerKernel
 
 VANISHING = 1e-3  # Share of its largest value below which a learned factor leaves nothing to read.
 ALIKE = 1e-3  # Largest departure of a norm's output that is left to rounding, relative to its largest value.
+FORMS = ("its input over its root mean square", "its input less its mean, over its standard deviation")
 OF_SIDES = re.compile(r"^(q|k|qk|query|key)_?(layer)?_?(norm|ln)$")
 
 
-def declared_norms(model: nn.Module) -> Mapping[str, str]:
-    """Dotted names of the norms of queries and keys that the model's class builds, and their classes.
+def declared_norms(model: nn.Module) -> Mapping[str, nn.Module]:
+    """Norms of queries and keys, by dotted name, as the model's class builds them for its configuration.
 
     The class is built anew without weights; where it cannot be, the model's own norms are those expected.
     """
@@ -32,51 +36,87 @@ def declared_norms(model: nn.Module) -> Mapping[str, str]:
                 built = type(model)(model.config)  # pyright: ignore[reportCallIssue]
         except (ImportError, *FAILURES):  # a kernel that this machine lacks, or fields edited since
             built = model
-    named = ((name, type(module).__name__) for name, module in built.named_modules())
-    return {name: kind for name, kind in named if OF_SIDES.search(name.rpartition(".")[2])}
+    return {
+        name: module for name, module in built.named_modules() if OF_SIDES.search(name.rpartition(".")[2])
+    }
 
 
 def norm_findings(
-    kernel: LayerKernel, model: nn.Module, declared: Mapping[str, str], noise: float
+    kernel: LayerKernel, model: nn.Module, declared: Mapping[str, nn.Module], noise: float
 ) -> Iterator[Discrepancy]:
-    """Norms of one layer that are missing, are of another class, or did not run before its kernel."""
-    present = {name: type(module).__name__ for name, module in model.named_modules()}
-    for name, kind in declared.items():
-        part = name.rpartition(".")[2]
+    """Norms of one layer that are missing, are of another class or form, or run elsewhere or not at all."""
+    present = dict(model.named_modules())
+    for name, wanted in declared.items():
+        attention, _, part = name.rpartition(".")
         if not name.startswith(f"{kernel.call.module}."):
             continue
         side = "queries and keys" if "qk" in part else "queries" if part.startswith("q") else "keys"
-        if present.get(name) != kind:
-            yield Discrepancy(f"norm of {side}", kind, present.get(name, "none"), f"{part} is another module")
+        kind, got = type(wanted).__name__, type(present[name]).__name__ if name in present else "none"
+        if got != kind:
+            yield Discrepancy(f"norm of {side}", kind, got, f"{part} is another module")
         elif name not in kernel.ran:
             yield Discrepancy(f"norm of {side}", kind, "none", f"{part} is not applied")
-        elif wrong := _departure(model.get_submodule(name), kernel.ran[name], kernel.taken.get(name), noise):
+        elif other := _misplaced(kernel, attention, part):
+            yield Discrepancy(f"norm of {side}", kind, f"that of {other}", f"{part} takes the {other}")
+        elif wrong := _departure(present[name], wanted, kernel.ran[name], kernel.taken.get(name), noise):
             yield Discrepancy(f"norm of {side}", kind, wrong, f"{part} puts them out")
 
 
-def _departure(
-    norm: nn.Module, out: Float[Tensor, "n d"], taken: Float[Tensor, "n d"] | None, noise: float
-) -> str:
-    """What a norm puts out instead of its input, normalised and weighted; "" if it is that."""
-    weight, bias = (getattr(norm, name, None) for name in ("weight", "bias"))
-    if taken is None or not isinstance(weight, Tensor) or weight.shape != out.shape[-1:]:
+def _misplaced(kernel: LayerKernel, attention: str, part: str) -> str:
+    """The side that the norm of the other one takes, by what the projections of both put out; "" if none."""
+    taken = kernel.taken.get(f"{attention}.{part}")
+    if taken is None or "qk" in part:
         return ""
-    w = weight.detach().cpu().double()
-    shift = 0.0 if bias is None else bias.detach().cpu().double()
-    forms = [*_normalised(taken, _epsilon(norm))]
 
-    def is_close(x: Float[Tensor, "n d"]) -> bool:
+    def is_of(projection: str) -> bool:
+        out = kernel.ran.get(f"{attention}.{projection}")
+        width = taken.shape[-1]
+        return out is not None and out.shape[-1] >= width and torch.equal(out[0, :width], taken[0])
+
+    own, other, words = ("q_proj", "k_proj", "keys") if part[0] == "q" else ("k_proj", "q_proj", "queries")
+    return words if is_of(other) and not is_of(own) else ""
+
+
+def _departure(
+    norm: nn.Module,
+    declared: nn.Module,
+    out: Float[Tensor, "n d"],
+    taken: Float[Tensor, "n d"] | None,
+    noise: float,
+) -> str:
+    """What a norm puts out instead of what its class makes of its input, by its weights; "" if that."""
+    weight, bias = (getattr(norm, name, None) for name in ("weight", "bias"))
+    w = weight.detach().cpu().double() if isinstance(weight, Tensor) else torch.ones(1).double()
+    if taken is None or taken.shape != out.shape or w.shape[-1] not in (1, out.shape[-1]):
+        return ""
+    heads = math.prod(w.shape[:-1])
+    taken, out = (x[: len(x) // heads * heads].view(-1, *w.shape[:-1], x.shape[-1]) for x in (taken, out))
+    shift = bias.detach().cpu().double() if isinstance(bias, Tensor) else 0.0
+    wanted, epsilons = _applied(declared, norm, taken), (_epsilon(declared), _epsilon(norm))
+
+    def is_close(x: Tensor) -> bool:
         return bool((x - out).abs().max() <= (ALIKE + 8 * noise) * out.abs().max())
 
-    if any(is_close(form * scale + shift) for form in forms for scale in (w, 1 + w)):
-        return ""
-    if any(is_close(form) for form in forms):
-        return "normalised vectors without its weights"
-    return (
-        "its input unchanged"
-        if is_close(taken)
-        else "neither its input nor its normalised and weighted input"
-    )
+    if wanted is None or is_close(wanted):
+        return "" if epsilons[0] == epsilons[1] else f"the same with an epsilon of {epsilons[1]:g}"
+    for words, form in zip(FORMS, _normalised(taken, epsilons[0]), strict=True):
+        if is_close(form * w + shift):
+            return f"{words}, times its weights"
+        if is_close(form * (1 + w) + shift):
+            return f"{words}, times 1 + its weights"
+        if is_close(form):
+            return "normalised vectors without its weights"
+    known = is_close(taken)
+    return "its input unchanged" if known else "neither its input nor its normalised and weighted input"
+
+
+def _applied(declared: nn.Module, norm: nn.Module, x: Float[Tensor, "..."]) -> Tensor | None:
+    """What a norm's class makes of vectors with its weights; None where it does not take them."""
+    fresh = copy.deepcopy(declared).to_empty(device="cpu").double()
+    with suppress(*FAILURES), torch.no_grad():
+        fresh.load_state_dict(norm.state_dict())
+        return fresh(x)
+    return None
 
 
 def _normalised(x: Float[Tensor, "n d"], epsilon: float) -> Iterator[Float[Tensor, "n d"]]:

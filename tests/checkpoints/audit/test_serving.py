@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.checkpoints.audit import zoo
 from tests.checkpoints.audit.families import FAMILIES, GPT2, GROUPED, ODD, build
+from tests.checkpoints.audit.injections import masked
 from transformers.models.qwen3 import modeling_qwen3
 
 from spectrope.checkpoints.audit import audit
@@ -190,6 +191,19 @@ def test_packed_sequences_that_the_model_takes_for_one_are_named_as_not_checked(
         found = audit(build("Qwen3", **GROUPED), length=32, serving_modes=required)
         assert (found.outcome, found.unserved) == ("matches", (merged,))
         assert merged in closing(found)
+
+
+@pytest.mark.parametrize(("layers", "named"), [((), {0, 1}), ((1,), {1})])
+def test_packed_sequences_of_which_layers_see_the_one_from_the_other_are_found(layers, named, monkeypatch):
+    """The library told them apart, and the mask at the kernel does not."""
+    model = build("Qwen3", **GROUPED)
+    masked(lambda lag: lag >= 0, layers)(model, monkeypatch)
+    mode = next(one for one in audit(model, length=32).serving_modes if one.mode == "packed sequences")
+    assert mode.verdict == "differs"
+    assert {str(one) for one in mode.findings} == {
+        f"mask of layer {layer}: sequences apart expected, the first seen from the second effective"
+        for layer in named
+    }
 
 
 def test_a_row_behind_a_prompt_of_the_model_is_not_compared():

@@ -22,6 +22,7 @@ from spectrope.checkpoints.adapters.inputs import (
     trained_length,
 )
 from spectrope.checkpoints.adapters.load import drawn_weights, open_model
+from spectrope.checkpoints.adapters.packing import sequences_told_apart
 from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import (
     HeadSite,
@@ -92,6 +93,7 @@ __all__ = [
     "runs_at",
     "sees_ahead",
     "sees_future",
+    "sequences_told_apart",
     "short_length",
     "states_of",
     "trained_length",

@@ -11,7 +11,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import POOLS, Call, Inputs, layer_name, trained_length
+from spectrope.checkpoints.adapters import (
+    POOLS,
+    Call,
+    Inputs,
+    layer_name,
+    sequences_told_apart,
+    trained_length,
+)
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.exercised import carried_out
@@ -276,11 +283,20 @@ class ServingModes:
         second, rows = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
         positions = torch.cat([torch.arange(self.padding), torch.arange(rows.stop)])[None]
         positions = positions.to(next(self.model.parameters()).device)
-        received = self.served(lambda: self.forward(self.prompt, position_ids=positions))
+        with sequences_told_apart() as told:
+            received = self.served(lambda: self.forward(self.prompt, position_ids=positions))
         kernels = {module: self._applied(calls[0]) for module, calls in received.calls.items()}
-        if any(bool(one.allowed[0, :, second, : second.start].any()) for one in kernels.values()):
+        leaking = [
+            module for module, one in kernels.items() if bool(one.allowed[0, :, second, : second.start].any())
+        ]
+        if leaking and 2 not in told:
             return ServingRecord(mode, "cannot tell", (), MERGED)
         findings = self._first_misplaced(received, second)
+        for module in leaking:
+            respect = f"mask of {named_layer(module)}"
+            findings.append(
+                Discrepancy(respect, "sequences apart", "the first seen from the second", by="expected")
+            )
         for module, kernel in kernels.items():
             if convolves(self.model.get_submodule(module)):
                 continue  # whose first keys hold the tokens before them

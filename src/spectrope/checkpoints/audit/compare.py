@@ -1,7 +1,7 @@
 """Compare two encodings of a layer: declared and effective, or those of two checkpoints."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -312,6 +312,19 @@ def _slopes(
         note = note or (f"all heads, {ratios[0]:.4g} times" if alike else every)
         (head, a, b), residual = off[0], max(abs(ratio - 1) for ratio in ratios)
         yield Discrepancy("slopes", f"{a:.6g} in head {head}", f"{b:.6g}", note, residual=residual)
+
+
+def rough_lines(off: Mapping[int, float]) -> Iterator[Discrepancy]:
+    """Biases that follow a line as if in low precision.
+
+    Args:
+        off: By how much each head that departs does so.
+    """
+    if off:
+        worst = max(off, key=lambda head: off[head])
+        got = f"off by up to {off[worst]:.2g} in head {worst}"
+        note = "as when biases are computed in low precision"
+        yield Discrepancy("slopes", "biases in proportion to the distance", got, note)
 
 
 def _mask(expected: Mask, effective: Mask, length: int, *, ahead: bool) -> Iterator[Discrepancy]:

@@ -8,10 +8,16 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.adapters.compressed import compresses
-from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
+from spectrope.checkpoints.audit.architectures import (
+    ROUNDED_BIASES,
+    VALUES_VARY,
+    ambiguity,
+    normalises_after,
+    query_factor,
+)
 from spectrope.checkpoints.audit.between import between_findings
 from spectrope.checkpoints.audit.bias import drowned
-from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare
+from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare, rough_lines
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
@@ -282,6 +288,8 @@ def _findings(
     if declared.buckets is not None:
         table = bucket_table(subject.model, call.module, declared.buckets.n_buckets)
         findings = table_findings(findings, call, table, declared.buckets, noise)
+    if declared.slopes is not None and declaration.model_type not in ROUNDED_BIASES:
+        findings += rough_lines(measured.rough)
     said = effective.describe(declared.turning)
     findings = without_unknown(findings, call, declared, effective)
     if not any(finding.code == LATE_NORM for finding in findings):

@@ -1,6 +1,7 @@
 """Identify the encoding behind a measured kernel."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -8,7 +9,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call
-from spectrope.checkpoints.audit.bias import find_buckets, lag_table, linear_slopes, row_centred, split_logits
+from spectrope.checkpoints.audit.bias import (
+    find_buckets,
+    lag_table,
+    lags,
+    linear_slopes,
+    row_centred,
+    split_logits,
+)
 from spectrope.checkpoints.audit.compare import GAIN
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
@@ -21,6 +29,7 @@ from spectrope.spectral import lag_effects, lag_effects_of_product
 
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 TABLES_ROUNDED = 2**-8  # Noise up to which sines and cosines in bfloat16 change the norms of pairs.
+SEEN = 50  # Roundings of the largest number beyond which a part of a kernel is seen.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
 
 
@@ -32,11 +41,13 @@ class LayerMeasurement:
         encoding: Of all heads together.
         heads: A record per query head.
         sides: What each head of the queries and of the keys does by itself.
+        rough: Heads whose biases depart from their lines beyond rounding, and by how much at most.
     """
 
     encoding: LayerEncoding
     heads: tuple[HeadRecord, ...]
     sides: Sides
+    rough: Mapping[int, float]
 
 
 def measure(
@@ -87,7 +98,8 @@ def measure(
     if call.logits is not None and declared.scale and abs(scale / declared.scale - 1) <= 10 * noise:
         scale = declared.scale  # fitted to logits, it is known to no more than this
     encoding = replace(encoding, scale=reading.scale) if reading else _scaled(encoding, scale, sides)
-    return LayerMeasurement(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides)
+    rough = {} if bias is None or not encoding.slopes else _rough(bias, call, encoding.slopes, noise)
+    return LayerMeasurement(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides, rough)
 
 
 def _rotation(
@@ -142,7 +154,7 @@ def _with_bias(
     allowed, exact = call.allowed[0], call.logits is None
     every = (bias[None] if call.logits is None else call.logits).unbind()
     largest = torch.stack([_largest(one, allowed) for one in every]).amax(0)
-    if bool((_largest(bias, allowed, centred=True) <= 50 * noise * largest).all()):
+    if bool((_largest(bias, allowed, centred=True) <= SEEN * noise * largest).all()):
         return encoding
     if encoding.kind != "none":
         return replace(encoding, kind="unknown")
@@ -153,6 +165,21 @@ def _with_bias(
         return replace(encoding, kind="unknown")
     buckets = find_buckets(*table, declared.buckets, 0.0 if exact else 4 * noise * largest.max().item())
     return replace(encoding, kind="lag bias" if buckets is None else "bucketed bias", buckets=buckets)
+
+
+def _rough(
+    bias: Float[Tensor, "h i j"], call: Call, slopes: Sequence[float], noise: float
+) -> dict[int, float]:
+    """Heads whose biases over past keys depart from their lines by more than rounding, and how far."""
+    past, distance = call.allowed[0, :1].tril(), lags(*bias.shape[1:]).abs().double()
+    off = {}
+    for head, slope in enumerate(slopes):
+        gap = row_centred(bias[head][None].double() + slope * distance, past).abs().max().item()
+        parts = [bias[None], *([] if call.logits is None else [call.logits])]
+        largest = max(x[:, head].masked_fill(~past, 0.0).abs().max().item() for x in parts)
+        if gap > SEEN * noise * largest:
+            off[head] = gap
+    return off
 
 
 def _largest(

@@ -211,3 +211,14 @@ def test_a_row_behind_a_prompt_of_the_model_is_not_compared():
     result = audit(zoo.build(zoo.Variant("cpmant", zoo.families()["cpmant"])), length=48)
     assert "right padding" in {one.mode for one in result.serving_modes}
     assert not any(one.findings for one in result.serving_modes)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_a_rounded_table_is_named_as_such_and_its_rows_are_found_in_every_mode(dtype):
+    model = build("GPT2", "LMHeadModel", **GPT2)
+    model.transformer.wpe.register_forward_hook(lambda *args: args[-1].to(dtype).float())
+    found = audit(model, length=32, serving_modes=True)
+    (record,) = found.records
+    assert (record.code, record.where) == ("SPE401", "embeddings of h.0")
+    assert "as when the table is rounded to low precision" in record.message
+    assert {one.verdict for one in found.serving_modes} == {"matches"}

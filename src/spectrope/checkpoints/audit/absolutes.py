@@ -21,6 +21,7 @@ from spectrope.checkpoints.probes.constant_token import Absolute, table_of
 from spectrope.checkpoints.probes.far import WHOLE
 from spectrope.core import SpectropeError
 
+ROUNDED = 8  # Roundings by which rows may be off after a factor.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
 
@@ -40,7 +41,7 @@ def absolute_record(absolute: Absolute, declaration: Declaration, noise: float) 
     if declared is not None and not varies:
         findings.append(Discrepancy("absolute term", "a table of positions", "none"))
     elif declared is not None and first is not None:
-        findings = _lookups(absolute, declared)
+        findings = _lookups(absolute, declared, noise)
     if computed and declared is not None and varies and not findings:
         findings = _values(absolute, declared, computed, noise)
     verdict: LayerVerdict = "differs" if findings else "matches"
@@ -134,8 +135,8 @@ def _positions_of(model: nn.Module, record: AbsoluteRecord) -> int:
     return WHOLE if table is None else len(table) - max(0, record.first_row or 0)
 
 
-def _lookups(absolute: Absolute, declared: int) -> list[Discrepancy]:
-    """Where tokens look up other rows than their own, or rows are multiplied."""
+def _lookups(absolute: Absolute, declared: int, noise: float) -> list[Discrepancy]:
+    """Where tokens look up other rows than their own, or rows are multiplied or rounded."""
     rows, first = absolute.rows, int(absolute.rows[0])
     if bool((rows < 0).any()):
         return [Discrepancy("absolute term", "rows of the table", "vectors that are not rows of it")]
@@ -143,10 +144,14 @@ def _lookups(absolute: Absolute, declared: int) -> list[Discrepancy]:
         return [Discrepancy("positions", "those of the tokens", named_positions(rows.double() - declared))]
     if first != declared:
         return [Discrepancy("first position", f"row {declared}", f"row {first}")]
-    if abs(absolute.factor - 1) > 1e-3:
+    if abs(absolute.factor - 1) > max(1e-3, absolute.off):
         factor = absolute.factor
         text = f"{factor:.4g} times them"
         return [Discrepancy("absolute term", "rows of the table", text, residual=abs(factor - 1))]
+    if absolute.off > ROUNDED * noise:
+        text = f"rows off by up to {absolute.off:.2g} of the largest number"
+        note = "as when the table is rounded to low precision"
+        return [Discrepancy("absolute term", "rows of the table", text, note, residual=absolute.off)]
     return []
 
 

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Enough, Inputs, after, before, block_of, recorded, states_of
 from spectrope.checkpoints.probes.constant_content import batch_first
 
+ALIGNED, EVEN = 1 - 2e-3, 2e-2  # Least cosine with a row and largest spread of factors; float8 keeps within.
+
 
 @dataclass(frozen=True, eq=False)
 class Absolute:
@@ -24,6 +26,7 @@ class Absolute:
         rows: Row of that table per position, with shape (t,); -1 where none is equal; empty without a table.
         looked_up: What the table gave, with shape (n, w); None without one.
         factor: What the rows were multiplied by.
+        off: Largest departure from the rows times the factor, over the largest number in these.
     """
 
     block: str
@@ -32,6 +35,7 @@ class Absolute:
     rows: Int[Tensor, " rows"]
     looked_up: Float[Tensor, "n w"] | None = None
     factor: float = 1.0
+    off: float = 0.0
 
     @property
     def variation(self) -> float:
@@ -44,6 +48,21 @@ class Absolute:
         """What varies over positions: the table's vectors, or else the states, less their mean."""
         x = (self.states if self.looked_up is None else self.looked_up).double().cpu()
         return x - x.mean(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Which rows of a table vectors are.
+
+    Args:
+        rows: Of each vector; -1 where there is none.
+        factor: On the rows, if all vectors share one.
+        off: Largest departure from the rows times the factor, over the largest number in these.
+    """
+
+    rows: Int[Tensor, " t"]
+    factor: float = 1.0
+    off: float = 0.0
 
 
 @torch.no_grad()
@@ -61,9 +80,8 @@ def constant_token(
     entries = _entries(model, modules)
     tables = [name for name, module in model.named_modules() if table_of(name, module) is not None]
     entered: dict[str, Tensor] = {}
-    rows: dict[str, Tensor] = {}
+    lookups: dict[str, Lookup] = {}
     values: dict[str, Tensor] = {}
-    factors: dict[str, float] = {}
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
         states = states_of(args, given)
@@ -80,9 +98,7 @@ def constant_token(
             values.setdefault(name, vectors)
             table = table_of(name, model.get_submodule(name))
             assert table is not None
-            found, factor = _rows_and_factor(table, vectors)
-            rows.setdefault(name, found)
-            factors.setdefault(name, factor)
+            lookups.setdefault(name, lookup(table, vectors))
 
     with (
         before(model, entries, enter),
@@ -91,9 +107,9 @@ def constant_token(
         contextlib.suppress(Enough),
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
-    whole = {name: indices for name, indices in rows.items() if len(indices) == length}
+    whole = {name: one for name, one in lookups.items() if len(one.rows) == length}
     blocks = dict.fromkeys(entries.values())
-    return [_absolute(block, entered[block], whole, values, factors) for block in blocks]
+    return [_absolute(block, entered[block], whole, values) for block in blocks]
 
 
 def _entries(model: nn.Module, modules: list[str]) -> dict[str, str]:
@@ -137,9 +153,8 @@ def table_of(name: str, module: nn.Module) -> Tensor | None:
 def _absolute(
     block: str,
     states: Float[Tensor, "t c"],
-    rows: dict[str, Tensor],
+    lookups: dict[str, Lookup],
     values: dict[str, Tensor],
-    factors: dict[str, float],
 ) -> Absolute:
     """With the table that lies nearest to the block, as stacks may have one each."""
 
@@ -147,28 +162,31 @@ def _absolute(
         both = zip(name.split("."), block.split("."), strict=False)
         return sum(1 for _ in itertools.takewhile(lambda parts: parts[0] == parts[1], both))
 
-    table = max(rows, key=shared, default="")
-    row = rows.get(table, torch.empty(0, dtype=torch.long))
-    return Absolute(block, states, table, row, values.get(table), factors.get(table, 1.0))
+    table = max(lookups, key=shared, default="")
+    one = lookups.get(table, Lookup(torch.empty(0, dtype=torch.long)))
+    return Absolute(block, states, table, one.rows, values.get(table), one.factor, one.off)
 
 
-def _rows_and_factor(
-    table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]
-) -> tuple[Int[Tensor, " t"], float]:
-    """Row of the table for each vector, or -1, and the factor on the rows if all vectors share one."""
+def lookup(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> Lookup:
+    """The rows of a table that vectors are, as they stand, multiplied or rounded."""
     first = int(matching_rows(table, vectors[:1]))
     successive = table[first : first + len(vectors)] if first >= 0 else table[:0]
     if torch.equal(successive, vectors):  # The usual case, without distances of all pairs.
-        return torch.arange(first, first + len(vectors), device=vectors.device), 1.0
+        return Lookup(torch.arange(first, first + len(vectors), device=vectors.device))
     rows = matching_rows(table, vectors)
-    if bool((rows >= 0).any()):
-        return rows, 1.0
+    if bool((rows >= 0).all()):
+        return Lookup(rows)
     sizes = [x.double().norm(dim=-1).clamp(min=1e-300) for x in (table, vectors)]
     units, directions = (x.double() / size[:, None] for x, size in zip((table, vectors), sizes, strict=True))
     cosines, nearest = (directions @ units.T).max(-1)
     factors = sizes[1] / sizes[0][nearest]
-    alike = bool((cosines > 1 - 1e-4).all()) and bool((factors / factors[0] - 1).abs().max() < 1e-2)
-    return (nearest, factors[0].item()) if alike else (rows, 1.0)
+    alike = bool((cosines > ALIGNED).all()) and bool((factors / factors[0] - 1).abs().max() < EVEN)
+    if not alike:
+        return Lookup(rows)
+    factor, meant = factors.median().item(), table[nearest].double()
+    factor = 1.0 if bool((rows >= 0).any()) else factor
+    off = (vectors.double() - factor * meant).abs().max() / (factor * meant).abs().max()
+    return Lookup(nearest, factor, off.item())
 
 
 def looked_up(output: Any) -> Float[Tensor, "*b t c"]:

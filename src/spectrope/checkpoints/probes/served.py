@@ -19,7 +19,7 @@ from spectrope.checkpoints.adapters import (
     with_states,
 )
 from spectrope.checkpoints.probes.constant_content import constant_like
-from spectrope.checkpoints.probes.constant_token import looked_up, matching_rows, table_of
+from spectrope.checkpoints.probes.constant_token import looked_up, lookup, table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ def served(
         table = table_of(name, model.get_submodule(name))
         assert table is not None
         rows = looked_up(output)
-        received.rows[name].append(matching_rows(table, rows.flatten(0, -2)).reshape(rows.shape[:-1]))
+        received.rows[name].append(lookup(table, rows.flatten(0, -2)).rows.reshape(rows.shape[:-1]))
 
     def receive(call: Call) -> None:
         if call.module in received.calls:

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tests.checkpoints.audit.families import LENGTH, build
+from tests.checkpoints.audit.families import GROUPED, LENGTH, build
+from tests.checkpoints.audit.injections import masked
 
 from spectrope.checkpoints.audit import audit
 
@@ -50,3 +51,18 @@ def test_biases_in_bfloat16_within_a_model_in_float32_are_named(family):
 @pytest.mark.parametrize("family", MODELS)
 def test_rounding_of_the_class_s_own_code_is_no_finding(family, dtype):
     assert audit(model_of(family).to(dtype), length=LENGTH).outcome != "differs"
+
+
+@pytest.mark.parametrize(
+    ("bias", "said"),
+    [
+        (lambda lag: -0.125 * lag, "rotary, base 10000; linear bias, slopes 0.125 … 0.125"),
+        (lambda lag: torch.sin(lag.T.cumsum(0)), "rotary, base 10000; another bias"),
+    ],
+)
+def test_a_bias_beside_a_rotation_is_described_beside_it(bias, said, monkeypatch):
+    model = build("Llama", **GROUPED)
+    masked(lambda lag: bias(lag.float()).masked_fill(lag < 0, -torch.inf))(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {one.code for one in records} == {"SPE110"}
+    assert {one.effective for one in records} == {said}

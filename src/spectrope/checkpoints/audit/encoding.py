@@ -227,9 +227,13 @@ class LayerEncoding:
                 if turning.gain is None or abs(turning.gain - 1) < 1e-3
                 else f", logits × {turning.gain:.4g}"
             )
-            return f"rotary, {turning.fit(declared)}{part}{warm}"
+            rotation = f"rotary, {turning.fit(declared)}{part}{warm}"
+            return f"{rotation}; {self._bias or 'another bias'}" if self.kind == "unknown" else rotation
+        return self._bias or (str(self.relative) if self.relative else self.kind or "not declared")
+
+    @property
+    def _bias(self) -> str:
+        """A bias of a known form, in words."""
         if self.slopes is not None:
             return f"linear bias, slopes {self.slopes[0]:.4g} … {self.slopes[-1]:.4g}"
-        if self.relative is not None:
-            return str(self.relative)
-        return str(self.buckets) if self.buckets is not None else self.kind or "not declared"
+        return "" if self.buckets is None else str(self.buckets)

@@ -156,15 +156,26 @@ def _with_bias(
     largest = torch.stack([_largest(one, allowed) for one in every]).amax(0)
     if bool((_largest(bias, allowed, centred=True) <= SEEN * noise * largest).all()):
         return encoding
-    if encoding.kind != "none":
-        return replace(encoding, kind="unknown")
+    added = _family_of(bias, allowed, declared, noise, 0.0 if exact else 4 * noise * largest.max().item())
+    kind = added.kind if encoding.kind == "none" else "unknown"
+    return replace(encoding, kind=kind, slopes=added.slopes, buckets=added.buckets)
+
+
+def _family_of(
+    bias: Float[Tensor, "h i j"],
+    allowed: Bool[Tensor, "#h i j"],
+    declared: LayerEncoding,
+    noise: float,
+    tolerance: float,
+) -> LayerEncoding:
+    """The family of a bias; tolerance is that of a bucket's values."""
     if (slopes := linear_slopes(bias, allowed)) is not None:
-        return replace(encoding, kind="linear bias", slopes=tuple(slopes.tolist()))
+        return LayerEncoding("linear bias", slopes=tuple(slopes.tolist()))
     table = lag_table(bias, allowed, noise)
     if table is None:
-        return replace(encoding, kind="unknown")
-    buckets = find_buckets(*table, declared.buckets, 0.0 if exact else 4 * noise * largest.max().item())
-    return replace(encoding, kind="lag bias" if buckets is None else "bucketed bias", buckets=buckets)
+        return LayerEncoding("unknown")
+    buckets = find_buckets(*table, declared.buckets, tolerance)
+    return LayerEncoding("lag bias" if buckets is None else "bucketed bias", buckets=buckets)
 
 
 def _rough(

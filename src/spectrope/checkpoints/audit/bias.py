@@ -13,6 +13,8 @@ from spectrope.checkpoints.adapters import Call
 from spectrope.encodings import t5_bucket
 
 NONLINEAR = 1e-4  # Share of a linear bias's energy that may depart from a line.
+QUERIES = 256  # Of which as many or fewer give the factor on dot products.
+SPARED = 16  # One in so many queries is looked at first.
 LOST = 150  # Roundings of the largest logit up to which biases are not told from other functions.
 NEGLIGIBLE = 1e-9  # Share of the largest energy of a head that is as good as none.
 N_BUCKETS, MAX_DISTANCES = (8, 16, 32, 64, 128), (32, 64, 128, 256, 512)
@@ -64,9 +66,10 @@ def _met(call: Call, head: int) -> tuple[float, float]:
     """Weighted sums of one head: differences of logits between two contents times those of products, and the
     squares of these."""
     assert call.logits is not None
-    both = call.products_of(head), call.logits[:, head]
-    p, o = ((x[1].double() - x[0].double()).masked_fill(call.hidden(head), 0.0) for x in both)
-    size = call.logits[0, head].double().masked_fill(call.hidden(head), 0.0).square()
+    some = slice(None, None, 1 + call.q.shape[2] // QUERIES)
+    both, hidden = (call.products_of(head)[:, some], call.logits[:, head, some]), call.hidden(head)[some]
+    p, o = ((x[1].double() - x[0].double()).masked_fill(hidden, 0.0) for x in both)
+    size = call.logits[0, head, some].double().masked_fill(hidden, 0.0).square()
     w = 1 / (1 + size / p.square().mean().clamp(min=1e-300))
     return (w * p * o).sum().item(), (w * p.square()).sum().item()
 
@@ -117,20 +120,31 @@ def linear_slopes(
         bias: As the kernel adds it.
         allowed: Which keys each query sees.
     """
-    slopes = _slopes(bias, allowed)
     past = allowed.tril()
-    return _slopes(bias, past) if slopes is None and not torch.equal(past, allowed) else slopes
+    for seen in (allowed,) if torch.equal(past, allowed) else (allowed, past):
+        few = slice(None, None, SPARED)
+        if _slopes(bias, seen, few, 10 * NONLINEAR) is not None:  # which costs little where none is
+            slopes = _slopes(bias, seen)
+            if slopes is not None:
+                return slopes
+    return None
 
 
-def _slopes(bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, " h"] | None:
-    """The same under one mask."""
-    distance = lags(*bias.shape[1:]).abs().double().to(bias.device)
+def _slopes(
+    bias: Float[Tensor, "h i j"],
+    allowed: Bool[Tensor, "#h i j"],
+    queries: slice = slice(None),
+    within: float = NONLINEAR,
+) -> Float[Tensor, " h"] | None:
+    """The same under one mask, by some of the queries."""
+    distance = lags(*bias.shape[1:]).abs().double().to(bias.device)[queries]
+    bias, allowed = bias[:, queries], allowed[:, queries]
     line = row_centred(distance[None], allowed[:1])
     pairs = zip(bias, allowed.expand_as(bias), strict=True)
     lines = [_line(row_centred(one[None].double(), seen[None]), line) for one, seen in pairs]
     slopes, missed, energies = (torch.stack(column) for column in zip(*lines, strict=True))
     energies = energies.clamp(min=NEGLIGIBLE * energies.max())  # of heads without a bias, rounding is left
-    return slopes if bool((missed <= NONLINEAR * energies).all()) else None
+    return slopes if bool((missed <= within * energies).all()) else None
 
 
 def _line(

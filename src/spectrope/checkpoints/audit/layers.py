@@ -1,7 +1,7 @@
 """One layer: measured, compared with its declaration, and judged."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from spectrope.checkpoints.audit.far_layer import growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.funnel import blind, funnel_parts, position_noise, read_funnel
 from spectrope.checkpoints.audit.heads import by_head, masks_by_head, values_by_head
+from spectrope.checkpoints.audit.known import Known
 from spectrope.checkpoints.audit.local import declared_pattern, pattern_findings
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.mixtures import without_unknown
@@ -62,6 +63,7 @@ class Subject:
         length: Positions of the measurement.
         noise: Relative rounding error of the model's arithmetic.
         norms: Norms of queries and keys by name, as the model's class builds them.
+        known: What was found of biases that layers have in common.
     """
 
     model: nn.Module
@@ -71,6 +73,7 @@ class Subject:
     length: int
     noise: float
     norms: Mapping[str, nn.Module]
+    known: Known = field(default_factory=Known)
 
     def declared(self, call: Call) -> LayerEncoding:
         """What the configuration, the architecture and the weights say of one layer."""
@@ -132,7 +135,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     reading, declared = _relative(kernel, subject, declared, places)
     if places is not None:
         kernel = places.square(kernel)
-    measured = measure(kernel, declared, subject.absolute(module), noise, reading)
+    measured = measure(kernel, declared, subject.absolute(module), noise, reading, subject.known)
     mixed = convolves(subject.model.get_submodule(module))
     if mixed:  # Vectors behind a convolution are no multiples of those before it.
         measured = replace(measured, sides=measured.sides.without_gains())
@@ -287,7 +290,7 @@ def _findings(
         findings = named(findings, declaration, parameters, effective.turning, length)
     if declared.buckets is not None:
         table = bucket_table(subject.model, call.module, declared.buckets.n_buckets)
-        findings = table_findings(findings, call, table, declared.buckets, noise)
+        findings = table_findings(findings, call, table, declared.buckets, noise, subject.known)
     if declared.slopes is not None and declaration.model_type not in ROUNDED_BIASES:
         findings += rough_lines(measured.rough)
     said = effective.describe(declared.turning)

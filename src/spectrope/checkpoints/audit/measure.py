@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.audit.bias import (
+    Buckets,
     find_buckets,
     lag_table,
     lags,
@@ -19,6 +20,7 @@ from spectrope.checkpoints.audit.bias import (
 )
 from spectrope.checkpoints.audit.compare import GAIN
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, describe_mask
+from spectrope.checkpoints.audit.known import Known
 from spectrope.checkpoints.audit.records import HeadRecord, Position
 from spectrope.checkpoints.audit.relative_fit import Reading
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
@@ -30,6 +32,7 @@ from spectrope.spectral import lag_effects, lag_effects_of_product
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 TABLES_ROUNDED = 2**-8  # Noise up to which sines and cosines in bfloat16 change the norms of pairs.
 SEEN = 50  # Roundings of the largest number beyond which a part of a kernel is seen.
+LATEST = 8  # Share of the queries, the last ones, over which biases are compared with their lines.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
 
 
@@ -56,6 +59,7 @@ def measure(
     absolute: bool,
     noise: float,
     reading: Reading | None = None,
+    known: Known | None = None,
 ) -> LayerMeasurement:
     """The encoding that a layer's kernel applies, of all heads and by head.
 
@@ -65,8 +69,9 @@ def measure(
         absolute: Whether the layer's input carries an absolute term.
         noise: Relative rounding error of the model's arithmetic.
         reading: What its logits are made of, where the declared encoding depends on the content.
+        known: What was found of other layers' biases.
     """
-    call = kernel.call
+    call, known = kernel.call, known or Known()
     mask = describe_mask(call.allowed)
     scale, bias = split_logits(call) if reading is None else (reading.scale or 0.0, None)
     q, growth = unscaled(call.q.double(), noise)
@@ -94,7 +99,7 @@ def measure(
         kind = "none" if reading.term is None else "relative term"
         encoding = replace(encoding, kind=kind, relative=reading.term)
     elif bias is not None:
-        encoding = _with_bias(encoding, bias, call, declared, noise)
+        encoding = _with_bias(encoding, bias, call, declared, noise, known)
     if call.logits is not None and declared.scale and abs(scale / declared.scale - 1) <= 10 * noise:
         scale = declared.scale  # fitted to logits, it is known to no more than this
     encoding = replace(encoding, scale=reading.scale) if reading else _scaled(encoding, scale, sides)
@@ -149,14 +154,16 @@ def _with_bias(
     call: Call,
     declared: LayerEncoding,
     noise: float,
+    known: Known,
 ) -> LayerEncoding:
     """The encoding with the family of its bias, unless rows alone vary."""
     allowed, exact = call.allowed[0], call.logits is None
     every = (bias[None] if call.logits is None else call.logits).unbind()
-    largest = torch.stack([_largest(one, allowed) for one in every]).amax(0)
-    if bool((_largest(bias, allowed, centred=True) <= SEEN * noise * largest).all()):
+    largest = torch.stack([known.of(_largest, one, allowed) for one in every]).amax(0)
+    if bool((known.of(_largest_seen, bias, allowed) <= SEEN * noise * largest).all()):
         return encoding
-    added = _family_of(bias, allowed, declared, noise, 0.0 if exact else 4 * noise * largest.max().item())
+    within = 0.0 if exact else 4 * noise * largest.max().item()
+    added = known.of(_family_of, bias, allowed, declared.buckets, noise, within, known)
     kind = added.kind if encoding.kind == "none" else "unknown"
     return replace(encoding, kind=kind, slopes=added.slopes, buckets=added.buckets)
 
@@ -164,43 +171,50 @@ def _with_bias(
 def _family_of(
     bias: Float[Tensor, "h i j"],
     allowed: Bool[Tensor, "#h i j"],
-    declared: LayerEncoding,
+    declared: Buckets | None,
     noise: float,
-    tolerance: float,
+    within: float,
+    known: Known,
 ) -> LayerEncoding:
-    """The family of a bias; tolerance is that of a bucket's values."""
+    """The family of a bias, whose values are known within so much."""
     if (slopes := linear_slopes(bias, allowed)) is not None:
         return LayerEncoding("linear bias", slopes=tuple(slopes.tolist()))
-    table = lag_table(bias, allowed, noise)
+    table = known.of(lag_table, bias, allowed, noise)
     if table is None:
         return LayerEncoding("unknown")
-    buckets = find_buckets(*table, declared.buckets, tolerance)
+    buckets = find_buckets(*table, declared, within)
     return LayerEncoding("lag bias" if buckets is None else "bucketed bias", buckets=buckets)
 
 
 def _rough(
     bias: Float[Tensor, "h i j"], call: Call, slopes: Sequence[float], noise: float
 ) -> dict[int, float]:
-    """Heads whose biases over past keys depart from their lines by more than rounding, and how far."""
-    past, distance = call.allowed[0, :1].tril(), lags(*bias.shape[1:]).abs().double()
+    """Heads whose biases over past keys depart from their lines by more than rounding, and how far.
+
+    The last queries see keys at all distances.
+    """
+    rows = slice(-max(1, bias.shape[1] // LATEST), None)
+    distance, past = lags(*bias.shape[1:])[rows].abs().double(), call.allowed[0, :1].tril()[:, rows]
+    parts = [bias[None], *([] if call.logits is None else [call.logits])]
     off = {}
     for head, slope in enumerate(slopes):
-        gap = row_centred(bias[head][None].double() + slope * distance, past).abs().max().item()
-        parts = [bias[None], *([] if call.logits is None else [call.logits])]
-        largest = max(x[:, head].masked_fill(~past, 0.0).abs().max().item() for x in parts)
+        gap = row_centred(bias[head, rows][None].double() + slope * distance, past).abs().max().item()
+        largest = max(x[:, head, rows].masked_fill(~past, 0.0).abs().max().item() for x in parts)
         if gap > SEEN * noise * largest:
             off[head] = gap
     return off
 
 
-def _largest(
-    x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"], *, centred: bool = False
-) -> Float[Tensor, " h"]:
-    """Largest size of each head over the allowed pairs, where asked of what softmax does not ignore."""
+def _largest(x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, " h"]:
+    """Largest size of each head over the allowed pairs."""
     pairs = zip(x, allowed.expand_as(x), strict=True)
-    if centred:
-        return torch.stack([row_centred(one[None].double(), seen[None]).abs().max() for one, seen in pairs])
     return torch.stack([one.masked_fill(~seen, 0.0).abs().max().double() for one, seen in pairs])
+
+
+def _largest_seen(x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, " h"]:
+    """The same of what softmax does not ignore."""
+    pairs = zip(x, allowed.expand_as(x), strict=True)
+    return torch.stack([row_centred(one[None].double(), seen[None]).abs().max() for one, seen in pairs])
 
 
 def _heads(

@@ -9,6 +9,7 @@ from torch import Tensor
 from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.audit.bias import Buckets, lag_table, split_logits
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.known import Known
 
 OF_TABLE = ("buckets", "encoding")  # Respects of which the table itself says more.
 
@@ -19,6 +20,7 @@ def table_findings(
     table: Float[Tensor, "buckets h"] | None,
     buckets: Buckets,
     noise: float,
+    known: Known,
 ) -> list[Discrepancy]:
     """A layer's findings, with where its biases are not those that its table has for their lags.
 
@@ -28,8 +30,9 @@ def table_findings(
         table: By bucket and head; None where none was found, which leaves the findings as they are.
         buckets: As declared.
         noise: Relative rounding error of the model's arithmetic.
+        known: What was found of other layers' biases.
     """
-    measured = _by_lag(call, noise)
+    measured = _by_lag(call, noise, known)
     if table is None or measured is None or table.shape[1] != call.q.shape[1]:
         return findings
     lag, values = measured
@@ -48,12 +51,12 @@ def table_findings(
     return [*rest, *_explained(lag, values, table, buckets, within)]
 
 
-def _by_lag(call: Call, noise: float) -> tuple[Int[Tensor, " n"], Float[Tensor, "h n"]] | None:
+def _by_lag(call: Call, noise: float, known: Known) -> tuple[Int[Tensor, " n"], Float[Tensor, "h n"]] | None:
     """Bias by lag and head; zero where the kernel adds none."""
     _, bias = split_logits(call)
     if bias is None:
         bias = torch.zeros(*call.q.shape[1:3], call.k.shape[2], dtype=torch.float64)
-    return lag_table(bias, call.allowed[0], noise)
+    return known.of(lag_table, bias, call.allowed[0], noise)
 
 
 def _explained(

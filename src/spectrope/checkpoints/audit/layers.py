@@ -93,6 +93,10 @@ class Subject:
             normalised_after=normalises_after(declaration) if declared.turning else None,
         )
 
+    def known_of(self, call: Call) -> Known:
+        """What was found of other layers' biases; nothing where biases are what is left of logits."""
+        return self.known if call.logits is None else Known()
+
     def absolute(self, module: str) -> bool:
         """Whether the input of a layer carries an absolute term."""
         return next((moves for stack, moves in self.varying.items() if module.startswith(stack)), False)
@@ -135,7 +139,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     reading, declared = _relative(kernel, subject, declared, places)
     if places is not None:
         kernel = places.square(kernel)
-    measured = measure(kernel, declared, subject.absolute(module), noise, reading, subject.known)
+    measured = measure(kernel, declared, subject.absolute(module), noise, reading, subject.known_of(call))
     mixed = convolves(subject.model.get_submodule(module))
     if mixed:  # Vectors behind a convolution are no multiples of those before it.
         measured = replace(measured, sides=measured.sides.without_gains())
@@ -290,7 +294,7 @@ def _findings(
         findings = named(findings, declaration, parameters, effective.turning, length)
     if declared.buckets is not None:
         table = bucket_table(subject.model, call.module, declared.buckets.n_buckets)
-        findings = table_findings(findings, call, table, declared.buckets, noise, subject.known)
+        findings = table_findings(findings, call, table, declared.buckets, noise, subject.known_of(call))
     if declared.slopes is not None and declaration.model_type not in ROUNDED_BIASES:
         findings += rough_lines(measured.rough)
     said = effective.describe(declared.turning)

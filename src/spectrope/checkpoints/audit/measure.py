@@ -163,7 +163,7 @@ def _with_bias(
     if bool((known.of(_largest_seen, bias, allowed) <= SEEN * noise * largest).all()):
         return encoding
     within = 0.0 if exact else 4 * noise * largest.max().item()
-    added = known.of(_family_of, bias, allowed, declared.buckets, noise, within, known)
+    added = known.of(_family_of, bias, allowed, declared.buckets, noise, within)
     kind = added.kind if encoding.kind == "none" else "unknown"
     return replace(encoding, kind=kind, slopes=added.slopes, buckets=added.buckets)
 
@@ -174,12 +174,11 @@ def _family_of(
     declared: Buckets | None,
     noise: float,
     within: float,
-    known: Known,
 ) -> LayerEncoding:
     """The family of a bias, whose values are known within so much."""
     if (slopes := linear_slopes(bias, allowed)) is not None:
         return LayerEncoding("linear bias", slopes=tuple(slopes.tolist()))
-    table = known.of(lag_table, bias, allowed, noise)
+    table = lag_table(bias, allowed, noise)
     if table is None:
         return LayerEncoding("unknown")
     buckets = find_buckets(*table, declared, within)

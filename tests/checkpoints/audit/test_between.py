@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.checkpoints.audit.families import LENGTH, llama
-from tests.checkpoints.audit.injections import rotating
+from tests.checkpoints.audit.injections import in_head, rotating
 
 from spectrope.checkpoints.audit import audit
 
@@ -41,6 +41,11 @@ CASES = {
         lambda own, q, k, c, s: (times(own(q, k, c, s)[0], PAIR), own(q, k, c, s)[1]),
         ("SPE103",),
         "factors of queries: 1 in every pair declared, 2 in pair 2 effective",
+    ),
+    "a pair of one head of queries": (
+        lambda own, q, k, c, s: own(in_head(q, 1, times(q, PAIR)), k, c, s),
+        ("SPE103",),
+        "factors of queries of head 1: 1 in every pair declared, 2 in pair 2 effective",
     ),
     "a coordinate": (
         lambda own, q, k, c, s: own(times(q, {3: 0.5}), times(k, {3: 0.5}), c, s),

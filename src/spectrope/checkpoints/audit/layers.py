@@ -303,7 +303,7 @@ def _findings(
         findings += norm_findings(kernel, subject.model, subject.norms, noise)
     if declared.query_scale is not None and not any(one.code == "SPE403" for one in findings):
         findings += growth(call, declaration, call.module, range(length), size_tolerance(noise))
-    unfound = effective.turning is not None and effective.turning.gain is None
+    unfound = any(one.rotation is not None and one.gain is None for one in measured.sides.of.values())
     normalised = declared.normalised_after or effective.normalised_after
     if unfound and not normalised and not findings and is_library_family(declaration.model_type):
         findings += between_findings(measured.sides, kernel.sources, noise)

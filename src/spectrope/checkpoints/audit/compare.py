@@ -202,12 +202,10 @@ def _gain(expected: Turning, effective: Turning, noise: float) -> Iterator[Discr
             "attention scale", f"{side} as projected", f"{side} times {factor:.5g}", residual=abs(ratio - 1)
         )
         return
-    yield Discrepancy(
-        "attention factor",
-        f"{expected.gain**0.5:.5g}",
-        f"{effective.gain**0.5:.5g}",
-        residual=abs(ratio**0.5 - 1),
-    )
+    got = f"{effective.gain**0.5:.5g}"
+    if not is_near(queries, keys, noise):
+        got = f"{queries:.5g} on queries and {keys:.5g} on keys"
+    yield Discrepancy("attention factor", f"{expected.gain**0.5:.5g}", got, residual=abs(ratio**0.5 - 1))
 
 
 def is_near(a: float, b: float, noise: float) -> bool:

@@ -61,7 +61,10 @@ def _rounded(t: Float[Tensor, "t 1"], frequencies: Float[Tensor, " m"]) -> Itera
             return x.to(dtype).double()
 
         exact = frequencies * t
-        yield f"{name} sines and cosines", torch.atan2(low(exact.sin()), low(exact.cos()))
+        sines, cosines = exact.sin(), exact.cos()
+        yield f"{name} sines and cosines", torch.atan2(low(sines), low(cosines))
+        yield f"{name} sines", torch.atan2(low(sines), cosines)
+        yield f"{name} cosines", torch.atan2(sines, low(cosines))
         for count, parts in itertools.product((1, 2, 3), itertools.product((0, 1), repeat=3)):
             if sum(parts) != count:
                 continue

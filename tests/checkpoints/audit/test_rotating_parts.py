@@ -1,0 +1,48 @@
+"""Rotations of which one part is computed in another way: sines or cosines, queries or keys."""
+
+import pytest
+from tests.checkpoints.audit.families import LENGTH, YARN, llama
+from tests.checkpoints.audit.injections import rotating
+
+from spectrope.checkpoints.audit import audit
+
+
+def low(x):
+    return x.bfloat16().float()
+
+
+CASES = {
+    "sines": (lambda own, q, k, c, s: own(q, k, c, low(s)), "bfloat16 sines rounded"),
+    "cosines": (lambda own, q, k, c, s: own(q, k, low(c), s), "bfloat16 cosines rounded"),
+    "both": (lambda own, q, k, c, s: own(q, k, low(c), low(s)), "bfloat16 sines and cosines rounded"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tables_in_low_precision_are_named(name, monkeypatch):
+    change, said = CASES[name]
+    model = llama(rope_parameters={"rope_type": "default", "rope_theta": 1e4})
+    rotating(change)(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {one.code for one in records} == {"SPE106"}
+    assert all(said in one.message for one in records)
+
+
+@pytest.mark.parametrize("side", ["queries", "keys"])
+def test_a_factor_that_one_side_lacks_is_told_by_side(side, monkeypatch):
+    model = llama(rope_parameters=YARN)
+    factor = model.model.rotary_emb.attention_scaling
+    assert factor > 1.05
+
+    def change(own, q, k, c, s):
+        turned = dict(zip(("queries", "keys"), own(q, k, c, s), strict=True))
+        turned[side] = turned[side] / factor
+        return turned["queries"], turned["keys"]
+
+    rotating(change)(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {one.code for one in records} == {"SPE103"}
+    left = {"queries": factor, "keys": factor} | {side: 1.0}
+    assert {one.effective for one in records} == {
+        f"{left['queries']:.5g} on queries and {left['keys']:.5g} on keys"
+    }

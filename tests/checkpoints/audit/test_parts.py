@@ -100,6 +100,17 @@ def test_buckets_are_found_without_a_declaration(buckets):
     assert find_buckets(lag, torch.zeros(3, len(lag)), None) is None
 
 
+@pytest.mark.parametrize("far", [17, 20, 50, 100, 200, 250])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_buckets_of_any_maximal_distance_are_found(far, bidirectional):
+    buckets, lag = Buckets(bidirectional, 32, far), torch.arange(-299, 300)
+    table = torch.randn(3, 200, generator=torch.Generator().manual_seed(0))[:, buckets.of(lag)]
+    found = find_buckets(lag, table, Buckets(bidirectional, 32, 128))
+    assert found is not None
+    assert torch.equal(found.of(lag), buckets.of(lag))
+    assert abs(found.max_distance - far) <= 1
+
+
 def test_reach_counts_turns():
     frequencies = (4.0, 1.0, 0.05, 1e-3, 0.0)
     turning = Turning(0, 10, 10, frequencies, (0.0,) * 5, None, None)

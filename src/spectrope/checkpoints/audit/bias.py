@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -241,9 +241,35 @@ def find_buckets(
     same = ((table[:, 1:] - table[:, :-1]).abs() <= within).all(0)
     if bool(same.all()):
         return None
-    grid = (Buckets(*one) for one in itertools.product((True, False), N_BUCKETS, MAX_DISTANCES))
-    candidates = [declared, *grid] if declared else [*grid]
+    ways = (declared.bidirectional, not declared.bidirectional) if declared else (True, False)
+    grid = [Buckets(*one) for one in itertools.product(ways, N_BUCKETS, MAX_DISTANCES)]
+    candidates = itertools.chain([declared] if declared else [], grid, _by_last_bucket(lag, same, ways))
     return next((one for one in candidates if _shares(one, lag, table, within)), None)
+
+
+def _by_last_bucket(
+    lag: Int[Tensor, " n"], same: Bool[Tensor, " n-1"], ways: Sequence[bool]
+) -> Iterator[Buckets]:
+    r"""Buckets of any maximal distance, by where the farthest past keys begin to share one.
+
+    Of b buckets in one direction, e = b / 2 hold one lag each, and the last begins at
+    :math:`s = \lceil e (m / e)^{(b - e - 1) / (b - e)} \rceil` for the maximal distance m.
+
+    Args:
+        lag: Lags, ascending.
+        same: Whether each has the biases of the next one.
+        ways: Whether buckets tell future from past, in the order in which this is tried.
+    """
+    apart = (~same).nonzero()
+    start = int(lag[int(apart[-1]) + 1]) if len(apart) else 0
+    for way, n_buckets in itertools.product(ways, N_BUCKETS):
+        one_way = n_buckets // 2 if way else n_buckets
+        single = one_way // 2
+        power = (one_way - single) / (one_way - single - 1) if one_way - single > 1 else 1.0
+        if start <= single:
+            continue
+        low, high = (single * (s / single) ** power for s in (start - 1, start))
+        yield from (Buckets(way, n_buckets, m) for m in range(max(single + 1, int(low)), int(high) + 2))
 
 
 def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], within: float) -> bool:

@@ -1,8 +1,8 @@
 """Rotations of which one part is computed in another way: sines or cosines, queries or keys."""
 
 import pytest
-from tests.checkpoints.audit.families import LENGTH, YARN, llama
-from tests.checkpoints.audit.injections import rotating
+from tests.checkpoints.audit.families import GROUPED, LENGTH, YARN, build, llama
+from tests.checkpoints.audit.injections import at_kernel, rotating
 
 from spectrope.checkpoints.audit import audit
 
@@ -46,3 +46,24 @@ def test_a_factor_that_one_side_lacks_is_told_by_side(side, monkeypatch):
     assert {one.effective for one in records} == {
         f"{left['queries']:.5g} on queries and {left['keys']:.5g} on keys"
     }
+
+
+ORDERS = {
+    "queries": (lambda q, k, v: (q[:, [1, 0, 2, 3]], k, v), "heads 1, 0, 2, 3 of them"),
+    "keys": (lambda q, k, v: (q, k.flip(1), v), "heads 1, 0 of them"),
+    "keys in turn": (
+        lambda q, k, v: (q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)),
+        "heads 0, 1, 0, 1 of them",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_heads_in_another_order_than_they_were_projected_are_named(name, monkeypatch):
+    change, said = ORDERS[name]
+    model = build("Llama", **GROUPED)
+    assert audit(model, length=LENGTH).ok
+    at_kernel(change)(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {one.code for one in records} == {"SPE407"}
+    assert said in records[0].message

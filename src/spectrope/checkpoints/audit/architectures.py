@@ -87,6 +87,7 @@ NORMALISES_AFTER: dict[str, int] = dict.fromkeys(
 # Whose values carry position by design, or come from an input that the probe does not replace.
 VALUES_VARY = frozenset({"deepseek_v4", "inkling_text", "inkling2_text", "mobilebert"})
 ROUNDED_BIASES = ("falcon",)  # Computed in bfloat16 by the class, whatever the precision of the model is.
+KEYS_IN_TURN = frozenset({"jetmoe"})  # Whose experts' queries all meet the same keys.
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.
 
 

@@ -241,14 +241,16 @@ def find_buckets(
     same = ((table[:, 1:] - table[:, :-1]).abs() <= within).all(0)
     if bool(same.all()):
         return None
-    ways = (declared.bidirectional, not declared.bidirectional) if declared else (True, False)
-    grid = [Buckets(*one) for one in itertools.product(ways, N_BUCKETS, MAX_DISTANCES)]
-    candidates = itertools.chain([declared] if declared else [], grid, _by_last_bucket(lag, same, ways))
+    kinds = [*itertools.product((True, False), N_BUCKETS)]
+    if declared:  # Past keys alone do not tell n buckets both ways from half as many for the past.
+        kinds.sort(key=lambda one: (one[1] != declared.n_buckets, one[0] != declared.bidirectional))
+    grid = (Buckets(*kind, far) for kind, far in itertools.product(kinds, MAX_DISTANCES))
+    candidates = itertools.chain([declared] if declared else [], grid, _by_last_bucket(lag, same, kinds))
     return next((one for one in candidates if _shares(one, lag, table, within)), None)
 
 
 def _by_last_bucket(
-    lag: Int[Tensor, " n"], same: Bool[Tensor, " n-1"], ways: Sequence[bool]
+    lag: Int[Tensor, " n"], same: Bool[Tensor, " n-1"], kinds: Sequence[tuple[bool, int]]
 ) -> Iterator[Buckets]:
     r"""Buckets of any maximal distance, by where the farthest past keys begin to share one.
 
@@ -258,11 +260,11 @@ def _by_last_bucket(
     Args:
         lag: Lags, ascending.
         same: Whether each has the biases of the next one.
-        ways: Whether buckets tell future from past, in the order in which this is tried.
+        kinds: Whether buckets tell future from past, and their number, in the order in which to try them.
     """
     apart = (~same).nonzero()
     start = int(lag[int(apart[-1]) + 1]) if len(apart) else 0
-    for way, n_buckets in itertools.product(ways, N_BUCKETS):
+    for way, n_buckets in kinds:
         one_way = n_buckets // 2 if way else n_buckets
         single = one_way // 2
         power = (one_way - single) / (one_way - single - 1) if one_way - single > 1 else 1.0

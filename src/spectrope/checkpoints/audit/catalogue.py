@@ -500,7 +500,8 @@ FAULTS = (
         "attention function differs",
         ("attention function",),
         "The attention function gives keys other weights than softmax of the masked logits, of the layer or "
-        "of the heads named, or reads the values of other heads.",
+        "of the heads named, or reads the values of other heads, or is given queries or keys whose heads are "
+        "in another order than they were projected.",
         "A custom kernel takes key-value heads in turn instead of in runs, normalises over the wrong "
         "axis, or drops weights after softmax.",
         "Compare the function with plain attention on random inputs, with grouped heads and with a mask.",

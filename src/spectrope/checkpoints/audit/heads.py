@@ -168,3 +168,12 @@ def _masks(allowed: Any, declared: LayerEncoding, length: int) -> Iterator[Discr
         seen = LayerEncoding(mask=describe_mask(part), sees_future=bool(part.triu(1).any()))
         for finding in mask_findings(declared, seen, length):
             yield replace(finding, what=f"{finding.what} in head {head}", head=head)
+
+
+def order_findings(sides: Sides) -> Iterator[Discrepancy]:
+    """Sides whose heads are in another order than they were projected, as keys that are repeated wrongly."""
+    for side in ("queries", "keys"):
+        order = sides.order(side)
+        if order != sorted(order):
+            got = f"heads {', '.join(map(str, order))} of them"
+            yield Discrepancy("attention function", f"{side} in the order of the heads projected", got)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.adapters.compressed import compresses
 from spectrope.checkpoints.audit.architectures import (
+    KEYS_IN_TURN,
     ROUNDED_BIASES,
     VALUES_VARY,
     ambiguity,
@@ -26,7 +27,7 @@ from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.far_layer import growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.funnel import blind, funnel_parts, position_noise, read_funnel
-from spectrope.checkpoints.audit.heads import by_head, masks_by_head, values_by_head
+from spectrope.checkpoints.audit.heads import by_head, masks_by_head, order_findings, values_by_head
 from spectrope.checkpoints.audit.known import Known
 from spectrope.checkpoints.audit.local import declared_pattern, pattern_findings
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
@@ -307,6 +308,8 @@ def _findings(
     normalised = declared.normalised_after or effective.normalised_after
     if unfound and not normalised and not findings and is_library_family(declaration.model_type):
         findings += between_findings(measured.sides, kernel.sources, noise)
+    if declaration.model_type not in KEYS_IN_TURN:
+        findings += order_findings(measured.sides)
     return findings + [Discrepancy(what, both, said) for what, both in contradictions(declaration, layer)]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
-from spectrope.checkpoints.audit.starts import factor_of
+from spectrope.checkpoints.audit.starts import match_of
 
 Place = tuple[str, int]  # Side ("queries" or "keys") and head.
 
@@ -24,11 +24,13 @@ class HeadSide:
         x: The vectors, with shape (b, 1, t, d).
         rotation: What they go through, None if they do not turn in pairs.
         factor: Of unrotated vectors over those projected; None where these were not seen.
+        place: Where the vectors begin in what was projected; None where that was not seen.
     """
 
     x: Float[Tensor, "b 1 t d"]
     rotation: Rotation | None
     factor: float | None
+    place: int | None = None
 
     @property
     def gain(self) -> float | None:
@@ -74,6 +76,13 @@ class Sides:
         """The position by which most heads of a side have turned at the first token."""
         seen = [r.position for r in self.rotations(side) if r.position is not None]
         return Counter(seen).most_common(1)[0][0] if seen else None
+
+    def order(self, side: str) -> list[int]:
+        """Which of the projected heads each head of a side is; empty where some were not seen."""
+        places = [one.place for one in self.side(side)]
+        known = [place for place in places if place is not None]
+        first = sorted({*known})
+        return [first.index(place) for place in known] if len(known) == len(places) else []
 
     def rotations(self, side: str) -> Sequence[Rotation]:
         """Those of the heads that turn."""
@@ -121,7 +130,10 @@ def _head(
     x: Float[Tensor, "b 1 t d"], sources: list[Float[Tensor, "b _"]], likely: Layout | None, noise: float
 ) -> HeadSide:
     rotation = fit_rotation(x, None, sources, noise, likely)
-    return HeadSide(x, rotation, factor_of(x[:, 0, 0], sources, noise) if rotation is None else None)
+    if rotation is not None:
+        return HeadSide(x, rotation, None, rotation.place)
+    match = match_of(x[:, 0, 0], sources, noise)
+    return HeadSide(x, None, None, None) if match is None else HeadSide(x, None, match.factor, match.place)
 
 
 def _middle(values: Sequence[float | None]) -> float | None:

@@ -24,11 +24,13 @@ class HeadStart:
         pairing: How the weights lay out the pairs.
         gain: Factor that the rotation multiplies it by.
         position: That by which it has turned.
+        place: Where the vector begins in its source; None where it has turned at the first token.
     """
 
     pairing: Pairing
     gain: float
     position: int
+    place: int | None = None
 
     @classmethod
     def at_first(
@@ -38,7 +40,7 @@ class HeadStart:
         match = _match(source, serialised(z, order))
         if match is None or not match.holds(noise):
             return None
-        return cls(order, match.factor, 0), match.departure
+        return cls(order, match.factor, 0, match.place), match.departure
 
 
 def start_of(
@@ -144,8 +146,8 @@ def serialised(z: Complex[Tensor, "b m"], pairing: Pairing) -> Float[Tensor, "b 
     return (parts.transpose(-1, -2) if pairing == "halves" else parts).flatten(1)
 
 
-def factor_of(x: Float[Tensor, "b d"], sources: list[Float[Tensor, "b _"]], noise: float) -> float | None:
-    """The factor by which vectors exceed a run of a source in their direction; None if there is none.
+def match_of(x: Float[Tensor, "b d"], sources: list[Float[Tensor, "b _"]], noise: float) -> "Match | None":
+    """The run of a source that has the direction of vectors; None if there is none.
 
     Args:
         x: Queries or keys of one head, that nothing turns.
@@ -155,7 +157,7 @@ def factor_of(x: Float[Tensor, "b d"], sources: list[Float[Tensor, "b _"]], nois
     if x.shape[1] < 4:
         return None
     matches = (_match(source, x.double()) for source in reversed(sources))
-    return next((match.factor for match in matches if match is not None and match.holds(noise)), None)
+    return next((match for match in matches if match is not None and match.holds(noise)), None)
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,13 @@ class Match:
         cosine: Of both, of either sign.
         factor: Target over run.
         departure: Of the coordinates, each relative to its own size, over all of them.
+        place: Where the run begins.
     """
 
     cosine: float
     factor: float
     departure: float
+    place: int
 
     def holds(self, noise: float) -> bool:
         """Whether the target is the run, up to its factor and rounding.
@@ -193,7 +197,7 @@ def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> Match 
     product, size = (run * target).sum(), run.norm() * target.norm()
     factor = target.square().sum() / product
     return Match(
-        (product / size.clamp(min=1e-300)).abs().item(), factor.item(), _departure(factor * run, target)
+        (product / size.clamp(min=1e-300)).abs().item(), factor.item(), _departure(factor * run, target), best
     )
 
 

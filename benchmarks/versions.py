@@ -101,20 +101,33 @@ def grokking(fraction: float) -> Call:
     return lambda: [trainer.step() for _ in range(2)]
 
 
+def audit(architecture: str) -> Call:
+    """The audit of a model of 12 layers and width 768 at 512 positions."""
+    sys.path.insert(0, str(HERE.parents[1]))  # In a process that was started with this file alone.
+    from benchmarks.audit import AUDITED, audited
+
+    return audited(architecture, dict(AUDITED)[architecture]).fast
+
+
+AUDITS = ("LlamaForCausalLM", "BertModel", "MptForCausalLM", "T5EncoderModel")
 SCALES = {"mini": 512, "paper": 8}  # Examples of a sweep.
 CONDITIONS = ("controlled", "described", "released")
-WORKS: dict[str, Callable[[], Call]] = {
-    f"sweep of heads, {scale}, {condition}": partial(sweep, scale, condition, n)
-    for scale, n in SCALES.items()
-    for condition in CONDITIONS
-} | {
-    "training step, mini": partial(step, "mini", 128),
-    "gradients of 32 examples, paper": partial(step, "paper", 32),
-    "evaluation of 2,000, mini": partial(evaluation, "mini", 2000),
-    "evaluation of 256, paper": partial(evaluation, "paper", 256),
-    "two grokking steps, fraction 0.3": partial(grokking, 0.3),
-    "two grokking steps, fraction 0.5": partial(grokking, 0.5),
-}
+WORKS: dict[str, Callable[[], Call]] = (
+    {
+        f"sweep of heads, {scale}, {condition}": partial(sweep, scale, condition, n)
+        for scale, n in SCALES.items()
+        for condition in CONDITIONS
+    }
+    | {
+        "training step, mini": partial(step, "mini", 128),
+        "gradients of 32 examples, paper": partial(step, "paper", 32),
+        "evaluation of 2,000, mini": partial(evaluation, "mini", 2000),
+        "evaluation of 256, paper": partial(evaluation, "paper", 256),
+        "two grokking steps, fraction 0.3": partial(grokking, 0.3),
+        "two grokking steps, fraction 0.5": partial(grokking, 0.5),
+    }
+    | {f"audit of {name}": partial(audit, name) for name in AUDITS}
+)
 
 
 def work() -> None:

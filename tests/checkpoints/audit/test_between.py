@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.checkpoints.audit import zoo
 from tests.checkpoints.audit.families import LENGTH, llama
 from tests.checkpoints.audit.injections import in_head, rotating
 
@@ -104,3 +105,17 @@ def test_factors_of_a_pair_are_not_told_from_pruned_coordinates():
             for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
                 projection.weight.unflatten(0, (-1, 2 * HALF))[:, [2, 2 + HALF]] = 0
     assert audit(model, length=LENGTH).ok
+
+
+@pytest.mark.parametrize("family", ["dbrx", "olmo"])
+def test_vectors_that_are_cut_off_as_declared_are_no_finding(family):
+    model = zoo.build(zoo.Variant(family, zoo.families()[family]))
+    model.config.clip_qkv = 0.2
+    for module in model.modules():
+        if hasattr(module, "clip_qkv"):
+            module.clip_qkv = 0.2
+    if hasattr(model.config, "attn_config"):
+        model.config.attn_config.clip_qkv = 0.2
+    found = audit(model, length=LENGTH)
+    assert found.ok
+    assert all(layer.effective.turning.gain == pytest.approx(1) for layer in found.layers)

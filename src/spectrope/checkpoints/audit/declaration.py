@@ -134,6 +134,12 @@ def declared_slopes(declaration: Declaration) -> tuple[float, ...] | None:
     return tuple((alibi_slopes(heads) / scale).tolist())
 
 
+def declared_clip(declaration: Declaration) -> float | None:
+    """The size at which queries, keys and values are cut off as projected; None where it is not declared."""
+    inner = declaration.get("attn_config") or {}
+    return declaration.get("clip_qkv") or inner.get("clip_qkv")
+
+
 def _declines_alibi(declaration: Declaration) -> bool:
     """Whether the configuration of a family that knows ALiBi switches it off."""
     inner = declaration.get("attn_config") or {}

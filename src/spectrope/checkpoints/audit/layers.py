@@ -19,7 +19,7 @@ from spectrope.checkpoints.audit.architectures import (
 from spectrope.checkpoints.audit.between import between_findings
 from spectrope.checkpoints.audit.bias import drowned
 from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare, rough_lines
-from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
+from spectrope.checkpoints.audit.declaration import contradictions, declared_clip, declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
 from spectrope.checkpoints.audit.encoding import LayerEncoding
@@ -130,6 +130,8 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     stack, layer = place_of(subject.declaration, module)
     declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
     kernel = freed_of_scaling(kernel, subject.model, range(length))
+    if clip := declared_clip(declaration):
+        kernel = replace(kernel, sources=[x for one in kernel.sources for x in (one, one.clamp(-clip, clip))])
     if declared.normalised_after:
         kernel = freed_of_norms(kernel, subject.model)
     places = places_of(declaration, module, length)

@@ -67,3 +67,12 @@ def test_heads_in_another_order_than_they_were_projected_are_named(name, monkeyp
     records = audit(model, length=LENGTH).records
     assert {one.code for one in records} == {"SPE407"}
     assert said in records[0].message
+
+
+def test_heads_with_the_same_weights_are_in_order():
+    model = build("Llama", **GROUPED | {"num_key_value_heads": 4})
+    for layer in model.model.layers:
+        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+            heads = projection.weight.data.unflatten(0, (4, -1))
+            heads[2:] = heads[:2]
+    assert audit(model, length=LENGTH).ok

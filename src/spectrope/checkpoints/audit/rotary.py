@@ -32,7 +32,7 @@ class Rotation:
         key_gain: Factor on rotated keys, likewise.
         key_offset: Positions by which keys are ahead of queries; None where either was not seen.
         position: That by which the first query has turned; None where it was not seen.
-        place: Where the first query begins in what was projected; None where it was not seen.
+        places: Where the first query begins in what was projected; empty where it was not seen.
     """
 
     seen_pairing: Pairing
@@ -47,7 +47,7 @@ class Rotation:
     key_gain: float | None
     key_offset: int | None = None
     position: int | None = None
-    place: int | None = None
+    places: tuple[int, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -107,7 +107,7 @@ def fit_rotation(
         key_gain=key.gain if key else None,
         key_offset=offset,
         position=query.position if query else None,
-        place=query.place if query else None,
+        places=query.places if query else (),
     )
 
 

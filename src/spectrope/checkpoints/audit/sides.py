@@ -24,13 +24,13 @@ class HeadSide:
         x: The vectors, with shape (b, 1, t, d).
         rotation: What they go through, None if they do not turn in pairs.
         factor: Of unrotated vectors over those projected; None where these were not seen.
-        place: Where the vectors begin in what was projected; None where that was not seen.
+        places: Where the vectors begin in what was projected; empty where that was not seen.
     """
 
     x: Float[Tensor, "b 1 t d"]
     rotation: Rotation | None
     factor: float | None
-    place: int | None = None
+    places: tuple[int, ...] = ()
 
     @property
     def gain(self) -> float | None:
@@ -78,11 +78,18 @@ class Sides:
         return Counter(seen).most_common(1)[0][0] if seen else None
 
     def order(self, side: str) -> list[int]:
-        """Which of the projected heads each head of a side is; empty where some were not seen."""
-        places = [one.place for one in self.side(side)]
-        known = [place for place in places if place is not None]
-        first = sorted({*known})
-        return [first.index(place) for place in known] if len(known) == len(places) else []
+        """Which of the projected heads each head of a side is; empty where some were not seen.
+
+        Of several that are the same, it is the first that is not before the head ahead of it.
+        """
+        taken: list[int] = []
+        for one in self.side(side):
+            if not one.places:
+                return []
+            last = taken[-1] if taken else 0
+            taken.append(next((place for place in one.places if place >= last), one.places[0]))
+        known = sorted({*taken})
+        return [known.index(place) for place in taken]
 
     def rotations(self, side: str) -> Sequence[Rotation]:
         """Those of the heads that turn."""
@@ -131,9 +138,9 @@ def _head(
 ) -> HeadSide:
     rotation = fit_rotation(x, None, sources, noise, likely)
     if rotation is not None:
-        return HeadSide(x, rotation, None, rotation.place)
+        return HeadSide(x, rotation, None, rotation.places)
     match = match_of(x[:, 0, 0], sources, noise)
-    return HeadSide(x, None, None, None) if match is None else HeadSide(x, None, match.factor, match.place)
+    return HeadSide(x, None, None, None) if match is None else HeadSide(x, None, match.factor, match.places)
 
 
 def _middle(values: Sequence[float | None]) -> float | None:

@@ -13,6 +13,7 @@ from spectrope.encodings import Pairing
 
 FAINT = 1e-12  # Runs and coordinates of less than this share of the others' energy are lost in rounding.
 COORDINATES = 1e-3  # Relative departure of coordinates up to which vectors are the same but for a factor.
+TIED = 1e-6  # Relative difference of cosines up to which runs are the same.
 ORDERS: tuple[Pairing, Pairing] = ("halves", "adjacent")
 
 
@@ -24,13 +25,13 @@ class HeadStart:
         pairing: How the weights lay out the pairs.
         gain: Factor that the rotation multiplies it by.
         position: That by which it has turned.
-        place: Where the vector begins in its source; None where it has turned at the first token.
+        places: Where its source holds the vector; empty where it has turned at the first token.
     """
 
     pairing: Pairing
     gain: float
     position: int
-    place: int | None = None
+    places: tuple[int, ...] = ()
 
     @classmethod
     def at_first(
@@ -40,7 +41,7 @@ class HeadStart:
         match = _match(source, serialised(z, order))
         if match is None or not match.holds(noise):
             return None
-        return cls(order, match.factor, 0, match.place), match.departure
+        return cls(order, match.factor, 0, match.places), match.departure
 
 
 def start_of(
@@ -168,13 +169,13 @@ class Match:
         cosine: Of both, of either sign.
         factor: Target over run.
         departure: Of the coordinates, each relative to its own size, over all of them.
-        place: Where the run begins.
+        places: Where it begins, and others that are as good, as where heads have the same weights.
     """
 
     cosine: float
     factor: float
     departure: float
-    place: int
+    places: tuple[int, ...]
 
     def holds(self, noise: float) -> bool:
         """Whether the target is the run, up to its factor and rounding.
@@ -192,13 +193,14 @@ def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> Match 
     source, spectrum, energies = _prepared(source)
     energies = energies[width - 1 :] - torch.nn.functional.pad(energies[:-width], (1, 0))
     sizes = energies.clamp(min=FAINT * energies.max()).sqrt() * target.norm()
-    best = int((_products(spectrum, source.shape[1], target) / sizes.clamp(min=1e-300)).abs().argmax())
+    cosines = (_products(spectrum, source.shape[1], target) / sizes.clamp(min=1e-300)).abs()
+    best = int(cosines.argmax())
+    places = (cosines > cosines[best] * (1 - TIED)).nonzero().flatten().tolist()
     run = source[:, best : best + width]
     product, size = (run * target).sum(), run.norm() * target.norm()
     factor = target.square().sum() / product
-    return Match(
-        (product / size.clamp(min=1e-300)).abs().item(), factor.item(), _departure(factor * run, target), best
-    )
+    cosine = (product / size.clamp(min=1e-300)).abs().item()
+    return Match(cosine, factor.item(), _departure(factor * run, target), (*places,))
 
 
 def _departure(x: Float[Tensor, "b w"], target: Float[Tensor, "b w"]) -> float:

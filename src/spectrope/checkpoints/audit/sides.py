@@ -140,7 +140,7 @@ def _head(
     if rotation is not None:
         return HeadSide(x, rotation, None, rotation.places)
     match = match_of(x[:, 0, 0], sources, noise)
-    return HeadSide(x, None, None, None) if match is None else HeadSide(x, None, match.factor, match.places)
+    return HeadSide(x, None, None) if match is None else HeadSide(x, None, match.factor, match.places)
 
 
 def _middle(values: Sequence[float | None]) -> float | None:

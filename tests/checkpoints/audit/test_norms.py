@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.checkpoints.audit.families import LENGTH
 from tests.checkpoints.audit.zoo import Variant, build, families
+from torch.nn.utils import parametrize
 
 from spectrope.checkpoints.audit import audit
 
@@ -64,7 +65,7 @@ def centred(x, w):
 def other_epsilon(norm):
     for field in ("eps", "variance_epsilon"):
         if hasattr(norm, field):
-            setattr(norm, field, 1e-9)
+            setattr(norm, field, 0.03)
 
 
 FORMS = {
@@ -88,7 +89,7 @@ FORMS = {
         "normalised vectors without its weights",
         ("qwen3", "gemma3_text"),
     ),
-    "epsilon": (each(other_epsilon), "the same with an epsilon of 1e-09", ("qwen3", "gemma3_text", "olmo2")),
+    "epsilon": (each(other_epsilon), "the same with an epsilon of 0.03", ("qwen3", "gemma3_text", "olmo2")),
 }
 
 
@@ -112,3 +113,31 @@ def test_norms_on_the_other_side_are_named(family, monkeypatch):
     records = audit(model, length=LENGTH).records
     assert {one.code for one in records} == {"SPE114"}
     assert {one.effective for one in records} == {"that of keys", "that of queries"}
+
+
+def test_another_module_that_computes_the_same_is_no_finding():
+    model = model_of("qwen3")
+    for module in model.modules():
+        if hasattr(module, "q_norm"):
+            weight, epsilon = module.q_norm.weight, module.q_norm.variance_epsilon
+            module.q_norm = torch.nn.RMSNorm(weight.shape[-1], epsilon)
+            module.q_norm.weight = weight
+    assert audit(model, length=LENGTH).ok
+
+
+def test_one_module_on_both_sides_is_named():
+    model = model_of("qwen3")
+    for module in model.modules():
+        if hasattr(module, "q_norm"):
+            module.k_norm = module.q_norm
+    records = [one for one in audit(model, length=LENGTH).records if one.layer == 0]
+    assert [one.code for one in records] == ["SPE114"]
+    assert records[0].effective == "q_norm"
+
+
+def test_a_parametrized_norm_is_read():
+    model = model_of("qwen3")
+    for module in model.modules():
+        if hasattr(module, "q_norm"):
+            parametrize.register_parametrization(module.q_norm, "weight", torch.nn.Identity())
+    assert audit(model, length=LENGTH).ok

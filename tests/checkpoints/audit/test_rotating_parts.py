@@ -1,6 +1,7 @@
 """Rotations of which one part is computed in another way: sines or cosines, queries or keys."""
 
 import pytest
+import torch
 from tests.checkpoints.audit.families import GROUPED, LENGTH, YARN, build, llama
 from tests.checkpoints.audit.injections import at_kernel, rotating
 
@@ -53,8 +54,9 @@ ORDERS = {
     "keys": (lambda q, k, v: (q, k.flip(1), v), "heads 1, 0 of them"),
     "keys in turn": (
         lambda q, k, v: (q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)),
-        "heads 0, 1, 0, 1 of them",
+        "one projected head in 0, 2 and one projected head in 1, 3",
     ),
+    "one head twice": (lambda q, k, v: (q[:, [0, 0, 2, 3]], k, v), "one projected head in 0, 1"),
 }
 
 
@@ -67,6 +69,7 @@ def test_heads_in_another_order_than_they_were_projected_are_named(name, monkeyp
     records = audit(model, length=LENGTH).records
     assert {one.code for one in records} == {"SPE407"}
     assert said in records[0].message
+    assert "harmless" not in records[0].message
 
 
 def test_heads_with_the_same_weights_are_in_order():
@@ -76,3 +79,14 @@ def test_heads_with_the_same_weights_are_in_order():
             heads = projection.weight.data.unflatten(0, (4, -1))
             heads[2:] = heads[:2]
     assert audit(model, length=LENGTH).ok
+
+
+def test_the_impact_of_an_order_of_heads_is_that_of_putting_it_back(monkeypatch):
+    model = build("Llama", **GROUPED)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight *= 20 if "q_proj" in name or "k_proj" in name else 5 if "norm" not in name else 1
+    at_kernel(lambda q, k, v: (q.flip(1), k, v))(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {one.code for one in records} == {"SPE407"}
+    assert records[0].impact.divergence > 1e-3

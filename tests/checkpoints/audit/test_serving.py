@@ -222,3 +222,14 @@ def test_a_rounded_table_is_named_as_such_and_its_rows_are_found_in_every_mode(d
     assert (record.code, record.where) == ("SPE401", "embeddings of h.0")
     assert "as when the table is rounded to low precision" in record.message
     assert {one.verdict for one in found.serving_modes} == {"matches"}
+
+
+def test_rows_of_a_table_that_are_equal_are_one_row():
+    model = build("GPT2", "LMHeadModel", **GPT2)
+    with torch.no_grad():
+        model.transformer.wpe.weight[5] = model.transformer.wpe.weight[4]
+        model.transformer.wpe.weight[7] = 0
+    assert audit(model, length=32, serving_modes=True).ok
+    model.transformer.wpe.register_forward_hook(lambda *args: args[-1].bfloat16().float())
+    (record,) = audit(model, length=32, serving_modes=True).records
+    assert "as when the table is rounded to low precision" in record.message

@@ -245,7 +245,8 @@ def find_buckets(
     if declared:  # Past keys alone do not tell n buckets both ways from half as many for the past.
         kinds.sort(key=lambda one: (one[1] != declared.n_buckets, one[0] != declared.bidirectional))
     grid = (Buckets(*kind, far) for kind, far in itertools.product(kinds, MAX_DISTANCES))
-    candidates = itertools.chain([declared] if declared else [], grid, _by_last_bucket(lag, same, kinds))
+    others = _by_last_bucket(lag, same, kinds) if declared else ()
+    candidates = itertools.chain([declared] if declared else [], grid, others)
     return next((one for one in candidates if _shares(one, lag, table, within)), None)
 
 

@@ -498,7 +498,7 @@ FAULTS = (
     Fault(
         "SPE407",
         "attention function differs",
-        ("attention function",),
+        ("attention function", "heads of"),
         "The attention function gives keys other weights than softmax of the masked logits, of the layer or "
         "of the heads named, or reads the values of other heads, or is given queries or keys whose heads are "
         "in another order than they were projected.",

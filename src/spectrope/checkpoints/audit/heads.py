@@ -10,6 +10,8 @@ from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning, describ
 from spectrope.checkpoints.audit.sides import HeadSide, Place, Sides
 from spectrope.checkpoints.audit.turning import turning_of, varies
 
+ORDER = "heads of"  # Begins the respect in which heads differ from those projected.
+
 POOLED = frozenset(
     (
         "encoding",
@@ -171,9 +173,15 @@ def _masks(allowed: Any, declared: LayerEncoding, length: int) -> Iterator[Discr
 
 
 def order_findings(sides: Sides) -> Iterator[Discrepancy]:
-    """Sides whose heads are in another order than they were projected, as keys that are repeated wrongly."""
+    """Sides whose heads are not those projected, each once and in order; keys may be repeated in runs."""
     for side in ("queries", "keys"):
         order = sides.order(side)
-        if order != sorted(order):
-            got = f"heads {', '.join(map(str, order))} of them"
-            yield Discrepancy("attention function", f"{side} in the order of the heads projected", got)
+        again = [[head for head, one in enumerate(order) if one == of] for of in sorted({*order})]
+        repeated = [heads for heads in again if len(heads) > 1]
+        uneven = len({*map(len, again)}) > 1 or (bool(repeated) and side == "queries")
+        if order == sorted(order) and (not uneven or sides.alike(side)):
+            continue
+        got = f"heads {', '.join(map(str, order))} of them"
+        if repeated:
+            got = " and ".join(f"one projected head in {', '.join(map(str, heads))}" for heads in repeated)
+        yield Discrepancy(f"{ORDER} {side}", "those projected, in their order", got)

@@ -20,6 +20,7 @@ from spectrope.checkpoints.probes.constant_content import LayerKernel
 VANISHING = 1e-3  # Share of its largest value below which a learned factor leaves nothing to read.
 ALIKE = 1e-3  # Largest departure of a norm's output that is left to rounding, relative to its largest value.
 FORMS = ("its input over its root mean square", "its input less its mean, over its standard deviation")
+EPSILONS = ("eps", "variance_epsilon", "epsilon")  # Names under which classes keep it.
 OF_SIDES = re.compile(r"^(q|k|qk|query|key)_?(layer)?_?(norm|ln)$")
 
 
@@ -45,21 +46,30 @@ def norm_findings(
     kernel: LayerKernel, model: nn.Module, declared: Mapping[str, nn.Module], noise: float
 ) -> Iterator[Discrepancy]:
     """Norms of one layer that are missing, are of another class or form, or run elsewhere or not at all."""
-    present = dict(model.named_modules())
+    present = dict(model.named_modules(remove_duplicate=False))
     for name, wanted in declared.items():
-        attention, _, part = name.rpartition(".")
         if not name.startswith(f"{kernel.call.module}."):
             continue
+        attention, _, part = name.rpartition(".")
         side = "queries and keys" if "qk" in part else "queries" if part.startswith("q") else "keys"
-        kind, got = type(wanted).__name__, type(present[name]).__name__ if name in present else "none"
-        if got != kind:
-            yield Discrepancy(f"norm of {side}", kind, got, f"{part} is another module")
-        elif name not in kernel.ran:
-            yield Discrepancy(f"norm of {side}", kind, "none", f"{part} is not applied")
-        elif other := _misplaced(kernel, attention, part):
+        norm, kind, taken = present.get(name), type(wanted).__name__, kernel.taken.get(name)
+        got = "none" if norm is None else type(norm).__name__
+        alike = (one for one in declared if one != name and present.get(one) is norm)
+        twin = "" if norm is None else next(alike, "")
+        if twin and name not in kernel.ran:
+            twin = twin.rpartition(".")[2]
+            yield Discrepancy(f"norm of {side}", kind, twin, f"{part} is the same module as {twin}")
+        elif norm is None or name not in kernel.ran:
+            note = "is another module" if got != kind else "is not applied"
+            yield Discrepancy(f"norm of {side}", kind, got if got != kind else "none", f"{part} {note}")
+        elif not twin and (other := _misplaced(kernel, attention, part)):
             yield Discrepancy(f"norm of {side}", kind, f"that of {other}", f"{part} takes the {other}")
-        elif wrong := _departure(present[name], wanted, kernel.ran[name], kernel.taken.get(name), noise):
-            yield Discrepancy(f"norm of {side}", kind, wrong, f"{part} puts them out")
+        else:
+            wrong = _departure(norm, wanted, kernel.ran[name], taken, noise)
+            if got != kind and wrong != "":
+                yield Discrepancy(f"norm of {side}", kind, got, f"{part} is another module")
+            elif wrong:
+                yield Discrepancy(f"norm of {side}", kind, wrong, f"{part} puts them out")
 
 
 def _misplaced(kernel: LayerKernel, attention: str, part: str) -> str:
@@ -83,22 +93,31 @@ def _departure(
     out: Float[Tensor, "n d"],
     taken: Float[Tensor, "n d"] | None,
     noise: float,
-) -> str:
-    """What a norm puts out instead of what its class makes of its input, by its weights; "" if that."""
+) -> str | None:
+    """What a norm puts out instead of what its class makes of its input, by its weights.
+
+    Returns:
+        Words, "" if it is that, None if they cannot be compared.
+    """
     weight, bias = (getattr(norm, name, None) for name in ("weight", "bias"))
     w = weight.detach().cpu().double() if isinstance(weight, Tensor) else torch.ones(1).double()
     if taken is None or taken.shape != out.shape or w.shape[-1] not in (1, out.shape[-1]):
-        return ""
+        return None
     heads = math.prod(w.shape[:-1])
     taken, out = (x[: len(x) // heads * heads].view(-1, *w.shape[:-1], x.shape[-1]) for x in (taken, out))
     shift = bias.detach().cpu().double() if isinstance(bias, Tensor) else 0.0
-    wanted, epsilons = _applied(declared, norm, taken), (_epsilon(declared), _epsilon(norm))
+    epsilons = _epsilon(declared), _epsilon(norm)
 
-    def is_close(x: Tensor) -> bool:
-        return bool((x - out).abs().max() <= (ALIKE + 8 * noise) * out.abs().max())
+    def is_close(x: Tensor | None) -> bool:
+        return x is not None and bool((x - out).abs().max() <= (ALIKE + 8 * noise) * out.abs().max())
 
-    if wanted is None or is_close(wanted):
-        return "" if epsilons[0] == epsilons[1] else f"the same with an epsilon of {epsilons[1]:g}"
+    wanted = _applied(declared, norm, taken)
+    if wanted is None and type(norm) is type(declared):
+        return None
+    if epsilons[0] != epsilons[1] and is_close(_applied(declared, norm, taken, epsilons[1])):
+        return f"the same with an epsilon of {epsilons[1]:g}"
+    if is_close(wanted):
+        return ""
     for words, form in zip(FORMS, _normalised(taken, epsilons[0]), strict=True):
         if is_close(form * w + shift):
             return f"{words}, times its weights"
@@ -110,11 +129,23 @@ def _departure(
     return "its input unchanged" if known else "neither its input nor its normalised and weighted input"
 
 
-def _applied(declared: nn.Module, norm: nn.Module, x: Float[Tensor, "..."]) -> Tensor | None:
-    """What a norm's class makes of vectors with its weights; None where it does not take them."""
+def _applied(
+    declared: nn.Module, norm: nn.Module, x: Float[Tensor, "..."], epsilon: float | None = None
+) -> Tensor | None:
+    """What a norm's class makes of vectors with its weights; None where it does not take them.
+
+    Args:
+        declared: As the class of the model builds it.
+        norm: Whose weights it is given.
+        x: The vectors.
+        epsilon: In the place of the declared one, if given.
+    """
     fresh = copy.deepcopy(declared).to_empty(device="cpu").double()
+    for name in EPSILONS:
+        if epsilon is not None and hasattr(fresh, name):
+            setattr(fresh, name, epsilon)
     with suppress(*FAILURES), torch.no_grad():
-        fresh.load_state_dict(norm.state_dict())
+        fresh.load_state_dict({name: getattr(norm, name) for name in fresh.state_dict()})
         return fresh(x)
     return None
 
@@ -127,8 +158,8 @@ def _normalised(x: Float[Tensor, "n d"], epsilon: float) -> Iterator[Float[Tenso
 
 def _epsilon(norm: nn.Module) -> float:
     """What a norm adds to the mean square."""
-    known = (getattr(norm, name, None) for name in ("eps", "variance_epsilon", "epsilon"))
-    return float(next((value for value in known if value is not None), 0.0))
+    known = (getattr(norm, name, None) for name in EPSILONS)
+    return next((float(value) for value in known if isinstance(value, float | int)), 0.0)
 
 
 def freed_of_norms(kernel: LayerKernel, model: nn.Module) -> LayerKernel:

@@ -24,7 +24,7 @@ from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.records import ServingRecord
 from spectrope.checkpoints.probes.constant_content import convolves
-from spectrope.checkpoints.probes.constant_token import constant_token
+from spectrope.checkpoints.probes.constant_token import constant_token, table_of
 from spectrope.checkpoints.probes.exercise import exercise
 from spectrope.checkpoints.probes.served import Served, kernel_rows
 from spectrope.checkpoints.probes.served import served as served_by
@@ -336,7 +336,13 @@ class ServingModes:
     def _misplaced(self, table: str, rows: Int[Tensor, " t"], start: int) -> list[Discrepancy]:
         """The first token, if any, whose row of a table of positions is not that of its place."""
         wanted = range(self.tables[table] + start, self.tables[table] + start + len(rows))
-        wrong = ((t, a, b) for t, (a, b) in enumerate(zip(wanted, rows.tolist(), strict=True)) if a != b)
+        held = table_of(table, self.model.get_submodule(table))
+
+        def same(a: int, b: int) -> bool:
+            return a == b or (held is not None and b >= 0 and a < len(held) and torch.equal(held[a], held[b]))
+
+        pairs = enumerate(zip(wanted, rows.tolist(), strict=True))
+        wrong = ((t, a, b) for t, (a, b) in pairs if not same(a, b))
         return [
             Discrepancy(f"position of token {start + t}", f"row {a}", f"row {b}", by="expected")
             for t, a, b in wrong
@@ -363,6 +369,8 @@ class ServingModes:
             return [Discrepancy(f"mask of {named_layer(module)}", PLAIN, "another", by="expected")]
         wanted, got = (row_centred(x, allowed) for x in (plain[..., dropped:], logits))
         gap = (wanted - got).abs()
+        if not bool(gap.isfinite().all()):
+            raise Refused("logits are not finite in this arithmetic; compute in float32")
         if bool(gap.max() <= self.bound(wanted, plain)):
             return []
         query = rows.start + int(gap.amax((0, 2)).argmax())

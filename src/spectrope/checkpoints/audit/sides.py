@@ -91,6 +91,10 @@ class Sides:
         known = sorted({*taken})
         return [known.index(place) for place in taken]
 
+    def alike(self, side: str) -> bool:
+        """Whether some heads of a side could be several of those projected."""
+        return any(len(one.places) > 1 for one in self.side(side))
+
     def rotations(self, side: str) -> Sequence[Rotation]:
         """Those of the heads that turn."""
         return [one.rotation for one in self.side(side) if one.rotation is not None]

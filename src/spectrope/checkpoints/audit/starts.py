@@ -13,7 +13,7 @@ from spectrope.encodings import Pairing
 
 FAINT = 1e-12  # Runs and coordinates of less than this share of the others' energy are lost in rounding.
 COORDINATES = 1e-3  # Relative departure of coordinates up to which vectors are the same but for a factor.
-TIED = 1e-6  # Relative difference of cosines up to which runs are the same.
+TIED = 1e-4  # Relative difference of cosines up to which runs are the same.
 ORDERS: tuple[Pairing, Pairing] = ("halves", "adjacent")
 
 

@@ -14,6 +14,7 @@ from spectrope.checkpoints.audit.between import FACTORS
 from spectrope.checkpoints.audit.bias import lags
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
+from spectrope.checkpoints.audit.heads import ORDER
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.measure import LayerMeasurement
 from spectrope.checkpoints.audit.sides import HeadSide
@@ -143,9 +144,23 @@ def substitution_of(
         return lambda given: replace(given, options=given.options | {"softcap": declared.softcap or None})
     if code == "SPE406" and declared.sinks is not None:
         return _sunk(declared.sinks)
+    if finding.what.startswith(ORDER):
+        return _reordered(finding, measured)
     if code == "SPE407":
         return lambda given: replace(given, plain=True)
     return REASONS.get(code, "no known encoding could replace it")
+
+
+def _reordered(finding: Discrepancy, measured: LayerMeasurement) -> Substitution | str:
+    """Put the heads of one side back into the order in which they were projected."""
+    queries = finding.what.endswith("queries")
+    order = measured.sides.order("queries" if queries else "keys")
+    if sorted(order) != [*range(len(order))]:
+        return "some of the heads that were projected do not reach the kernel"
+    back = torch.tensor(order).argsort()
+    if queries:
+        return lambda given: replace(given, q=given.q[:, back.to(given.q.device)])
+    return lambda given: replace(given, k=given.k[:, back.to(given.k.device)])
 
 
 def _turned(declared: LayerEncoding, measured: LayerMeasurement, length: int) -> Substitution | str:

@@ -173,12 +173,12 @@ def constant_content(
     }
 
     def take(part: str, args: Any, named: dict[str, Any]) -> None:
-        if args and isinstance(args[0], Tensor) and inner[part] in taken:
+        if args and isinstance(args[0], Tensor) and args[0].ndim > 1 and inner[part] in taken:
             taken[inner[part]][part] = _some(args[0])
 
     def note(part: str, output: Any) -> None:
         heard = sources.get(inner[part])
-        if heard is None or not isinstance(output, Tensor):
+        if heard is None or not isinstance(output, Tensor) or output.ndim < 2:
             return
         ran[inner[part]][part] = _some(output)
         output = _by_row(output, contents, length)

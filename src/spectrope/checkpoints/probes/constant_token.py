@@ -179,10 +179,17 @@ def lookup(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> Loo
     sizes = [x.double().norm(dim=-1).clamp(min=1e-300) for x in (table, vectors)]
     units, directions = (x.double() / size[:, None] for x, size in zip((table, vectors), sizes, strict=True))
     cosines, nearest = (directions @ units.T).max(-1)
-    factors = sizes[1] / sizes[0][nearest]
+    nearest, cosines = (
+        torch.where(rows >= 0, exact, other)
+        for exact, other in ((rows, nearest), (torch.ones_like(cosines), cosines))
+    )
+    factors = torch.where(rows >= 0, 1.0, sizes[1] / sizes[0][nearest])
     alike = bool((cosines > ALIGNED).all()) and bool((factors / factors[0] - 1).abs().max() < EVEN)
     if not alike:
         return Lookup(rows)
+    start = int(nearest[0])
+    if torch.equal(table[start : start + len(nearest)], table[nearest]):  # Some rows may be equal.
+        nearest = torch.arange(start, start + len(nearest), device=nearest.device)
     factor, meant = factors.median().item(), table[nearest].double()
     factor = 1.0 if bool((rows >= 0).any()) else factor
     off = (vectors.double() - factor * meant).abs().max() / (factor * meant).abs().max()

@@ -65,7 +65,7 @@ class Counting(TriggerTask, name="counting"):
         "mid": Size(
             config=Config(vocabulary=256, length=64, n_triggers=15, max_count=52),
             n_examples=12_000,
-            epochs=12,
+            epochs=6,
         ),
         "paper": Size(n_examples=50_000, epochs=150),
     }

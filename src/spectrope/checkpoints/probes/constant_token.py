@@ -51,7 +51,7 @@ class Absolute:
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup:
+class RowLookup:
     """Which rows of a table vectors are.
 
     Args:
@@ -80,7 +80,7 @@ def constant_token(
     entries = _entries(model, modules)
     tables = [name for name, module in model.named_modules() if table_of(name, module) is not None]
     entered: dict[str, Tensor] = {}
-    lookups: dict[str, Lookup] = {}
+    lookups: dict[str, RowLookup] = {}
     values: dict[str, Tensor] = {}
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ def table_of(name: str, module: nn.Module) -> Tensor | None:
 def _absolute(
     block: str,
     states: Float[Tensor, "t c"],
-    lookups: dict[str, Lookup],
+    lookups: dict[str, RowLookup],
     values: dict[str, Tensor],
 ) -> Absolute:
     """With the table that lies nearest to the block, as stacks may have one each."""
@@ -163,19 +163,19 @@ def _absolute(
         return sum(1 for _ in itertools.takewhile(lambda parts: parts[0] == parts[1], both))
 
     table = max(lookups, key=shared, default="")
-    one = lookups.get(table, Lookup(torch.empty(0, dtype=torch.long)))
+    one = lookups.get(table, RowLookup(torch.empty(0, dtype=torch.long)))
     return Absolute(block, states, table, one.rows, values.get(table), one.factor, one.off)
 
 
-def lookup(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> Lookup:
+def lookup(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> RowLookup:
     """The rows of a table that vectors are, as they stand, multiplied or rounded."""
     first = int(matching_rows(table, vectors[:1]))
     successive = table[first : first + len(vectors)] if first >= 0 else table[:0]
     if torch.equal(successive, vectors):  # The usual case, without distances of all pairs.
-        return Lookup(torch.arange(first, first + len(vectors), device=vectors.device))
+        return RowLookup(torch.arange(first, first + len(vectors), device=vectors.device))
     rows = matching_rows(table, vectors)
     if bool((rows >= 0).all()):
-        return Lookup(rows)
+        return RowLookup(rows)
     sizes = [x.double().norm(dim=-1).clamp(min=1e-300) for x in (table, vectors)]
     units, directions = (x.double() / size[:, None] for x, size in zip((table, vectors), sizes, strict=True))
     cosines, nearest = (directions @ units.T).max(-1)
@@ -186,14 +186,14 @@ def lookup(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> Loo
     factors = torch.where(rows >= 0, 1.0, sizes[1] / sizes[0][nearest])
     alike = bool((cosines > ALIGNED).all()) and bool((factors / factors[0] - 1).abs().max() < EVEN)
     if not alike:
-        return Lookup(rows)
+        return RowLookup(rows)
     start = int(nearest[0])
     if torch.equal(table[start : start + len(nearest)], table[nearest]):  # Some rows may be equal.
         nearest = torch.arange(start, start + len(nearest), device=nearest.device)
     factor, meant = factors.median().item(), table[nearest].double()
     factor = 1.0 if bool((rows >= 0).any()) else factor
     off = (vectors.double() - factor * meant).abs().max() / (factor * meant).abs().max()
-    return Lookup(nearest, factor, off.item())
+    return RowLookup(nearest, factor, off.item())
 
 
 def looked_up(output: Any) -> Float[Tensor, "*b t c"]:

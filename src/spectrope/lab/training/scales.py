@@ -94,7 +94,7 @@ SCALES: Mapping[str, Mapping[str, Preset]] = {
     "mid": Scale(  # The paper's depth, heads, betas and schedule, as small as two cores can repeat.
         name="mid",
         model=DecoderConfig(d_model=128, n_layers=6, n_heads=16, head_dim=16, d_ff=256),
-        training=TrainingConfig(epochs=4, batch_size=128, learning_rate=1e-3),
+        training=TrainingConfig(epochs=4, batch_size=128, learning_rate=1e-2),
         n_examples=20_000,
     ),
     "paper": Scale(

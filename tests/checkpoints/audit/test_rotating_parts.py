@@ -50,13 +50,19 @@ def test_a_factor_that_one_side_lacks_is_told_by_side(side, monkeypatch):
 
 
 ORDERS = {
-    "queries": (lambda q, k, v: (q[:, [1, 0, 2, 3]], k, v), "heads 1, 0, 2, 3 of them"),
-    "keys": (lambda q, k, v: (q, k.flip(1), v), "heads 1, 0 of them"),
+    "queries": (
+        lambda q, k, v: (q[:, [1, 0, 2, 3]], k, v),
+        "queries: 0, 1, 2, 3 declared, 1, 0, 2, 3 effective",
+    ),
+    "keys": (lambda q, k, v: (q, k.flip(1), v), "heads of keys: 0, 1 declared, 1, 0 effective"),
     "keys in turn": (
         lambda q, k, v: (q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)),
-        "one projected head in 0, 2 and one projected head in 1, 3",
+        "once, or in runs declared, one projected head in heads 0, 2 and one projected head in heads 1, 3",
     ),
-    "one head twice": (lambda q, k, v: (q[:, [0, 0, 2, 3]], k, v), "one projected head in 0, 1"),
+    "one head twice": (
+        lambda q, k, v: (q[:, [0, 0, 2, 3]], k, v),
+        "once declared, one projected head in heads 0, 1",
+    ),
 }
 
 

@@ -13,8 +13,8 @@ from spectrope.checkpoints.adapters import Call
 from spectrope.encodings import t5_bucket
 
 NONLINEAR = 1e-4  # Share of a linear bias's energy that may depart from a line.
-QUERIES = 256  # Of which as many or fewer give the factor on dot products.
-SPARED = 16  # One in so many queries is looked at first.
+QUERIES = 256  # At most so many give the factor on dot products.
+FEW = 16  # One in so many queries decides whether a line is worth fitting to all.
 LOST = 150  # Roundings of the largest logit up to which biases are not told from other functions.
 NEGLIGIBLE = 1e-9  # Share of the largest energy of a head that is as good as none.
 N_BUCKETS, MAX_DISTANCES = (8, 16, 32, 64, 128), (32, 64, 128, 256, 512)
@@ -122,7 +122,7 @@ def linear_slopes(
     """
     past = allowed.tril()
     for seen in (allowed,) if torch.equal(past, allowed) else (allowed, past):
-        few = slice((bias.shape[1] - 1) % SPARED, None, SPARED)  # The last query among them.
+        few = slice((bias.shape[1] - 1) % FEW, None, FEW)  # The last query among them.
         if _slopes(bias, seen, few, 10 * NONLINEAR) is None:  # which costs little
             continue
         if (slopes := _slopes(bias, seen)) is not None:

@@ -1,6 +1,6 @@
 """Find the query heads and key-value heads that deviate from the declaration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -173,7 +173,10 @@ def _masks(allowed: Any, declared: LayerEncoding, length: int) -> Iterator[Discr
 
 
 def order_findings(sides: Sides) -> Iterator[Discrepancy]:
-    """Sides whose heads are not those projected, each once and in order; keys may be repeated in runs."""
+    """Sides whose heads are not the projected ones in their order.
+
+    Each head of the queries should be there once; those of the keys may be repeated in runs of one length.
+    """
     for side in ("queries", "keys"):
         order = sides.order(side)
         again = [[head for head, one in enumerate(order) if one == of] for of in sorted({*order})]
@@ -181,7 +184,14 @@ def order_findings(sides: Sides) -> Iterator[Discrepancy]:
         uneven = len({*map(len, again)}) > 1 or (bool(repeated) and side == "queries")
         if order == sorted(order) and (not uneven or sides.alike(side)):
             continue
-        got = f"heads {', '.join(map(str, order))} of them"
         if repeated:
-            got = " and ".join(f"one projected head in {', '.join(map(str, heads))}" for heads in repeated)
-        yield Discrepancy(f"{ORDER} {side}", "those projected, in their order", got)
+            runs = ", or in runs" if side == "keys" else ""
+            got = " and ".join(f"one projected head in heads {_listed(heads)}" for heads in repeated)
+            yield Discrepancy(f"{ORDER} {side}", f"each projected head once{runs}", got)
+        else:
+            note = "numbers of the heads as projected"
+            yield Discrepancy(f"{ORDER} {side}", _listed(sorted(order)), _listed(order), note)
+
+
+def _listed(heads: Sequence[int]) -> str:
+    return ", ".join(map(str, heads))

@@ -32,7 +32,7 @@ from spectrope.spectral import lag_effects, lag_effects_of_product
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 TABLES_ROUNDED = 2**-8  # Noise up to which sines and cosines in bfloat16 change the norms of pairs.
 SEEN = 50  # Roundings of the largest number beyond which a part of a kernel is seen.
-LATEST = 8  # Share of the queries, the last ones, over which biases are compared with their lines.
+LATEST = 8  # The last of so many equal parts of the queries is where biases are compared with their lines.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
 
 

@@ -1,4 +1,5 @@
-"""Norms of queries and keys that a layer does not apply, and what weights make of both after a rotation."""
+"""Whether the norms of queries and keys are applied as their class does it, and what weights and a learned
+factor make of both."""
 
 import copy
 import math

@@ -32,7 +32,7 @@ class Rotation:
         key_gain: Factor on rotated keys, likewise.
         key_offset: Positions by which keys are ahead of queries; None where either was not seen.
         position: That by which the first query has turned; None where it was not seen.
-        places: Where the first query begins in what was projected; empty where it was not seen.
+        places: Where the first head may begin in what was projected; empty where it was not seen.
     """
 
     seen_pairing: Pairing

@@ -23,7 +23,7 @@ class Absolute:
         block: Dotted name of the stack's first block.
         states: What enters it when one token stands at every position, with shape (t, c).
         table: Dotted name of the embedding whose rows are looked up by position, or "".
-        rows: Row of that table per position, with shape (t,); -1 where none is equal; empty without a table.
+        rows: Row of that table per position, with shape (t,), as `RowLookup` has them; empty without a table.
         looked_up: What the table gave, with shape (n, w); None without one.
         factor: What the rows were multiplied by.
         off: Largest departure from the rows times the factor, over the largest number in these.
@@ -55,7 +55,8 @@ class RowLookup:
     """Which rows of a table vectors are.
 
     Args:
-        rows: Of each vector; -1 where there is none.
+        rows: That which each vector equals, or else, if all vectors are rows but for one factor and rounding,
+            the nearest; -1 where there is none.
         factor: On the rows, if all vectors share one.
         off: Largest departure from the rows times the factor, over the largest number in these.
     """

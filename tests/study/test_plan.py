@@ -23,9 +23,13 @@ from spectrope.study.verdict import WORDS
 
 EVERY = {claim.kind: claim for claim in chosen_claims(()) if claim.kind != "toy"}
 ROOT = Path(__file__).parents[2]
-OTHER_TABLES = {"contraction", "early-learning", "extrapolation", "intrinsic-deposit"} | {
-    kind for kind in EVERY if kind.startswith("grok")
-}  # Their headlines take tables that made-up rows lack.
+OTHER_TABLES = {
+    "contraction",
+    "dropped-positions",
+    "early-learning",
+    "extrapolation",
+    "intrinsic-deposit",
+} | {kind for kind in EVERY if kind.startswith("grok")}  # Their headlines take tables that made-up rows lack.
 ROWLESS = {"confounds"}  # Its parts follow from rows; see the test of its headline beside the claim's.
 
 

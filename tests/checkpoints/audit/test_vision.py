@@ -206,9 +206,20 @@ FAULTS = {
         DINO, of_frequencies(lambda f: 10000.0 ** -torch.arange(0, 1, 1 / len(f))), "SPE101",
         "base: 100 declared, 10",
     ),
+    "DINOv3, patches column by column": (
+        DINO, of_coordinates(lambda x: x.view(ROWS, COLUMNS, 2).transpose(0, 1).reshape(-1, 2)), "SPE111",
+        "counted column by column",
+    ),
     "DINOv3, patches in another order": (
-        DINO, of_coordinates(lambda x: x.view(ROWS, COLUMNS, 2).transpose(0, 1).reshape(-1, 2)), "SPE106",
+        DINO, of_coordinates(lambda x: x[torch.randperm(PATCHES, generator=torch.manual_seed(0))]), "SPE106",
         "angles: in proportion to row and column declared",
+    ),
+    "DINOv3, rows backwards": (
+        DINO, of_coordinates(lambda x: x * x.new_tensor([-1, 1])), "SPE111", "rows counted backwards",
+    ),
+    "Pixtral, columns backwards": (
+        PIXTRAL, of_places(lambda x: torch.stack([x[:, 0], COLUMNS - 1 - x[:, 1]], -1)), "SPE111",
+        "columns counted backwards",
     ),
     "Pixtral, base ignored": (
         PIXTRAL, of_frequencies(lambda f: f ** 1.25), "SPE101", "base: 10000 declared, ",
@@ -287,6 +298,19 @@ def test_a_fault_of_one_head_in_one_layer_is_named(monkeypatch):
     (record,) = found(model).records
     assert (record.code, record.layer, record.head) == ("SPE110", 1, 1)
     assert "encoding of queries of head 1" in record.message
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("family", [DINO, PIXTRAL])
+def test_a_table_of_low_precision_is_named(family, dtype, monkeypatch):
+    def rounded(own, q, k, cos, sin):
+        return own(q, k, *(x.to(getattr(torch, dtype)).float() for x in (cos, sin)))
+
+    model = small_tower(family)
+    of_table(rounded)(model, monkeypatch)
+    records = found(model).records
+    assert [(one.code, one.layer) for one in records] == [("SPE106", 0), ("SPE106", 1)]
+    assert all("cosines and sines of low precision" in one.message for one in records)
 
 
 def test_windows_that_are_not_kept_are_named():

@@ -15,6 +15,8 @@ from spectrope.checkpoints.audit.rotary import FREQUENCY, rounded, wrapped
 
 AXES = ("row", "column")
 NEAR = 5e-3  # Relative difference up to which a factor on all frequencies is explained.
+COARSE = torch.finfo(torch.bfloat16).eps
+ALONG = "in proportion to row and column"
 HeadOfSide = tuple[str, int]  # "queries" or "keys", and the head.
 
 
@@ -22,6 +24,10 @@ def place_findings(vectors: PatchVectors, declared: DeclaredPlane, noise: float)
     """Every respect in which queries or keys of some heads turn otherwise than declared."""
     wanted = declared.turning
     seen = fit_plane(vectors, wanted, noise)
+    even = seen is not None and seen.phase_error <= _resolution(noise)
+    if not even and (coarse := _coarse(vectors, wanted, noise)) is not None:
+        got = "cosines and sines of low precision"
+        return [Discrepancy("angles", ALONG, got, residual=coarse.phase_error)]
     if seen is None:
         still = layout_of(vectors, wanted, noise) is None and not _moves(vectors, noise)
         return [Discrepancy("encoding", wanted.describe(), "none" if still else "of no known layout")]
@@ -30,7 +36,6 @@ def place_findings(vectors: PatchVectors, declared: DeclaredPlane, noise: float)
     if len(seen.rows) != len(wanted.rows):
         share = f"{len(seen.rows) / len(wanted.rows):.4g}"
         return [Discrepancy("rotated fraction", "1", share)]
-    even = seen.phase_error <= _resolution(noise)
     if even and agree(wanted, seen):
         return list(_prefix(vectors, noise)) or list(_origin(vectors, wanted, seen, noise))
     if (words := _other_positions(vectors, declared, noise)) is not None:
@@ -41,6 +46,16 @@ def place_findings(vectors: PatchVectors, declared: DeclaredPlane, noise: float)
 def _resolution(noise: float) -> float:
     """Departure of a phase that is left to rounding, in radians."""
     return 10 * noise + 1e-4
+
+
+def _coarse(vectors: PatchVectors, wanted: PlaneTurning, noise: float) -> PlaneTurning | None:
+    """The declared rotation as bfloat16 would leave it, where a model of higher precision applies that."""
+    if noise >= COARSE:
+        return None
+    seen = fit_plane(vectors, wanted, COARSE)
+    if seen is None or len(seen.rows) != len(wanted.rows) or seen.phase_error > _resolution(COARSE):
+        return None
+    return seen if agree(wanted, seen) else None
 
 
 def _moves(vectors: PatchVectors, noise: float) -> bool:
@@ -65,7 +80,7 @@ def _uneven(seen: PlaneTurning) -> Discrepancy:
     """Phases that are no sum over row and column."""
     note = "no known order of the patches explains them"
     got = f"off by up to {seen.phase_error:.2g} rad"
-    return Discrepancy("angles", "in proportion to row and column", got, note, residual=seen.phase_error)
+    return Discrepancy("angles", ALONG, got, note, residual=seen.phase_error)
 
 
 def _other_places(places: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -78,7 +93,11 @@ def _other_places(places: Tensor) -> Iterator[tuple[str, Tensor]]:
             at = places[:, 0] * columns + places[:, 1]
             yield f"counted in rows of {width} patches", torch.stack([at // width, at % width], -1)
     at = places[:, 0] * columns + places[:, 1]
+    if rows != columns:  # On a square, this is the axes exchanged.
+        yield "counted column by column", torch.stack([at % rows, at // rows], -1)
     yield "one index of the patch on both axes", torch.stack([at, at], -1)
+    yield "rows counted backwards", torch.stack([rows - 1 - places[:, 0], places[:, 1]], -1)
+    yield "columns counted backwards", torch.stack([places[:, 0], columns - 1 - places[:, 1]], -1)
     for last in range(1, max(rows, columns) - 1):
         yield f"rows and columns stay at {last}", places.clamp(max=last)
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.core import dtype_name
 
 Convention = Literal["fairseq", "even"]
 # Frequencies from 1 down to 1 / 10000, both included, or in the progression of the Transformer's paper; both
@@ -20,6 +21,8 @@ TABLES: dict[str, Convention] = {
 }
 BASES = (1e3, 1e5, 1e6)
 SHIFTS = (1, -1, 2, -2)
+LOW = (torch.bfloat16, torch.float16)
+STORED = (*LOW, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def declared_sinusoids(declaration: Declaration) -> Convention | None:
@@ -28,13 +31,17 @@ def declared_sinusoids(declaration: Declaration) -> Convention | None:
 
 
 def sinusoids(
-    positions: Int[Tensor, " t"], width: int, convention: Convention, base: float = 10000.0
+    positions: Int[Tensor, " t"],
+    width: int,
+    convention: Convention,
+    base: float = 10000.0,
+    dtype: torch.dtype = torch.float64,
 ) -> Float[Tensor, "t c"]:
-    """Sines, then cosines, of positions at each frequency."""
+    """Sines, then cosines, of positions at each frequency, with angles in a precision."""
     half = width // 2
     steps = half - 1 if convention == "fairseq" else half
-    frequencies = torch.exp(-math.log(base) * torch.arange(half, dtype=torch.float64) / max(steps, 1))
-    angles = positions.double()[:, None] * frequencies
+    exponents = torch.arange(half, dtype=dtype) * (-math.log(base) / max(steps, 1))
+    angles = (positions[:, None] * exponents.exp()).double()
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
@@ -81,5 +88,11 @@ def _others(
         yield "first position", words, sinusoids(positions + by, width, convention)
     other: Convention = "even" if convention == "fairseq" else "fairseq"
     yield "absolute term", "frequencies in another progression", sinusoids(positions, width, other)
+    for dtype in STORED:
+        words = f"sines and cosines rounded to {dtype_name(dtype)}"
+        yield "absolute term", words, table.to(dtype).double()
+    for dtype in LOW:
+        words = f"sines and cosines of angles in {dtype_name(dtype)}"
+        yield "absolute term", words, sinusoids(positions, width, convention, dtype=dtype)
     for base in BASES:
         yield "absolute term", f"base {base:g}", sinusoids(positions, width, convention, base)

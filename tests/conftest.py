@@ -23,6 +23,7 @@ import spectrope.core.errors  # noqa: F401  # Not checked: it has no arrays, and
 with mock.patch("random.getrandbits", random.Random(0).getrandbits):
     import beartype._check.code.codemain  # noqa: F401
 
+from tests import array_checks
 from tests.checks import checked
 from tests.sampling import is_whole, left_out
 
@@ -31,6 +32,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Before torch loads: sums depend on the number of threads.
 jaxtyping.jaxtyped = checked
+array_checks.install()
 jaxtyping.install_import_hook("spectrope", "beartype.beartype")
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")

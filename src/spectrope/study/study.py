@@ -137,7 +137,11 @@ class Study:
         return scheduled(merged(jobs), self.scale)
 
     def jobs_of(self, claim: Claim, condition: str, rows: StudyRows | None = None) -> list[Job]:
-        """What one claim needs under one condition, as far as the plan has it."""
+        """What one claim needs under one condition, as far as the plan has it: nothing at a scale whose runs
+        lack its headline, since what it measures would decide nothing.
+        """
+        if self.scale in planned_scales() and unplanned(claim.planned_as, self.scale):
+            return []
         return scheduled(claim.jobs(condition, self.scale, self.seeds_of(claim, condition), rows), self.scale)
 
     def seeds_of(self, claim: Claim, condition: str) -> tuple[int, ...]:

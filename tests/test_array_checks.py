@@ -1,0 +1,56 @@
+"""Arrays fit their annotations exactly where jaxtyping says so, and bind the same sizes."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import AbstractArray, Bool, Float, Float32, Int, Shaped
+from jaxtyping._storage import get_shape_memo, pop_shape_memo, push_shape_memo
+from tests.array_checks import tensor_check
+from torch import Tensor
+
+KINDS = (Float, Float32, Int, Bool, Shaped)
+AXES = ("", "n", "n n", "n m", "2 n", "_ n", "... n", "*b n", "n *b m", "*b", "n ... 3", "*b n n")
+SHAPES = ((), (2,), (3,), (2, 2), (2, 3), (3, 3), (1, 2, 3), (2, 2, 3), (3, 2, 2, 3))
+VALUES = [torch.ones(shape, dtype=dtype) for shape in SHAPES for dtype in (torch.float32, torch.int64)]
+OTHERS = [torch.ones(2, dtype=torch.bool), torch.ones(2, 3, dtype=torch.bfloat16), np.ones(2), None, "x"]
+
+
+def said(annotation, values, fits):
+    """Which of some values fit in turn within one call, and what is bound in the end."""
+    push_shape_memo({})
+    try:
+        found = [fits(annotation, value) for value in values]
+        single, variadic, *_ = get_shape_memo()
+        return found, dict(single), dict(variadic)
+    finally:
+        pop_shape_memo()
+
+
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_fits_and_what_is_bound_are_as_jaxtyping_has_them(kind, axes):
+    annotation = kind[Tensor, axes]
+    assert tensor_check(annotation) is not None
+    by_jaxtyping = lambda kind, x: kind.__instancecheck_str__(x) == ""  # noqa: E731
+    pairs = [*itertools.product(VALUES, VALUES), *itertools.product(OTHERS, VALUES)]
+    for pair in pairs:
+        assert said(annotation, pair, lambda kind, x: isinstance(x, kind)) == said(
+            annotation, pair, by_jaxtyping
+        )
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [Float[np.ndarray, " n"], Float[Tensor, "#n"], Float[Tensor, "n n+1"], Float[Tensor, "#*b n"]],
+)
+def test_other_annotations_are_left_to_jaxtyping(annotation):
+    assert tensor_check(annotation) is None
+
+
+def test_annotations_are_checked_so_in_every_test():
+    assert type(AbstractArray).__instancecheck__.__module__ == "tests.array_checks"
+    assert isinstance(torch.ones(2), Float[Tensor, " n"])
+    assert not isinstance(torch.ones(2, 2), Float[Tensor, " n"])
+    assert isinstance(np.ones(2), Float[np.ndarray, " n"])

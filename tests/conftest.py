@@ -87,6 +87,13 @@ def pytest_collection_finish() -> None:
         local.START_METHOD = "forkserver"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _files_need_not_outlast_the_machine() -> Iterator[None]:
+    """Wait for no disk: tests of what a crash leaves run programs of their own, which do."""
+    with mock.patch("os.fsync"):
+        yield
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty folder to type commands in, on a wide terminal."""

@@ -129,6 +129,7 @@ def checkpoint(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", RUN, ids=lambda words: " ".join(words)[:90])
 def test_cheap_commands_run(words, trained, checkpoint, monkeypatch):
     run_no_file_yet(monkeypatch)

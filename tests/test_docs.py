@@ -28,6 +28,7 @@ def small(preset: Preset) -> Preset:
     return replace(preset, model=model, n_examples=2000)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -29,6 +29,7 @@ def with_run(argument: str, root: Path) -> str:
     return argument.replace("RUN", newest.id)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", [f"own-{what}" for what in ("task", "intervention", "measure", "quantity", "figure")]
 )

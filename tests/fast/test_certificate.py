@@ -51,6 +51,7 @@ def worst(ctx: Context, v: torch.Tensor, encoding: Encoding, causal: bool, toler
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-2, 0.2])

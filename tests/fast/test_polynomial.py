@@ -108,6 +108,7 @@ def test_masked_keys_are_never_read_and_blind_queries_get_nothing(groups, causal
     assert (none == 0).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", LAGS)
 @pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (2, 2), (63, 63), (5, 300), (300, 300)])

@@ -22,6 +22,7 @@ def runs(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("store"), ("nope", "rope"), ("distance", "counting"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_figure_is_drawn_as_svg_with_its_names(runs, tmp_path, name):
     path = save_figure(runs, name, tmp_path / f"{name}.svg")

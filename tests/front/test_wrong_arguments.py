@@ -129,6 +129,7 @@ def told(tmp_path_factory):
     return dict(zip(CALLS, done.stdout.splitlines(), strict=True))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_argument_gets_one_line(told, call):
     assert told[call].startswith(CALLS[call])

@@ -32,6 +32,7 @@ def read_all(run: Run) -> None:
 NAMES = ["config.json", "manifest.json", "metrics.parquet", "weights.safetensors"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*NAMES, *(f"{name}.sha256" for name in NAMES)])
 def test_no_bit_turns_unseen(run, name):
     path, draw = run.path / name, random.Random(name)

@@ -75,6 +75,7 @@ def test_a_certificate_holds_as_it_is_written(name, tmp_path):
     assert proof.assumed
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MADE)
 def test_every_changed_field_is_refused(name, tmp_path):
     certificate = read(name)
@@ -108,6 +109,7 @@ def test_every_lost_or_added_field_is_refused_even_if_sealed_anew(name, tmp_path
                 checked(sealed(copied), tmp_path)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name in MADE if name != "audit that differs"])
 def test_a_forged_field_is_refused_by_the_mathematics(name, tmp_path):
     """Of the values that a forger might seal, some are refused in each field that a witness supports.

@@ -125,6 +125,7 @@ def inputs_of(model, name, data):
 ROUTED_IN_FLOAT32 = {"deepseek_v3"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", [*PROJECTIONS, *TWO_STACKS])
 def test_every_head_costs_what_one_hooked_forward_says(family):
     model, data = built(family), sequences(family, ragged=True)
@@ -144,6 +145,7 @@ def test_every_head_costs_what_one_hooked_forward_says(family):
     assert abs(found.ablated[..., 0] - found.intact[:, 0]).max() > 1e-3
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fill", ["mean", "resample"])
 @pytest.mark.parametrize("family", ["gpt2", "bloom", "bert", "deepseek_v3", "t5", "bart"])
 def test_fills_are_taken_from_the_data(family, fill):

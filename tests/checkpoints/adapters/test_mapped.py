@@ -55,6 +55,7 @@ def mapping_of(folder: Path) -> Mapping:
     return Mapping.of(weight_files(folder))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_audit_of_a_folder_is_the_same_byte_for_byte(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

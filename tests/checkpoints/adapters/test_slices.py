@@ -45,6 +45,7 @@ def test_other_names_of_layers_are_refused(text):
         parse_layers(text)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", ONE_STACK)
 def test_a_slice_is_audited_as_in_the_whole(family, tmp_path):
     FAMILIES[family]().save_pretrained(tmp_path)

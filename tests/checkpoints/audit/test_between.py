@@ -86,6 +86,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_what_happens_to_single_pairs_and_sizes_is_named(name, monkeypatch):
     change, codes, said = CASES[name]

@@ -110,6 +110,7 @@ def dtype(request):
     return request.param
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("block_size", [16, 256])
 def test_an_unmodified_model_matches(dtype, block_size):
     found = audit(minimax(block_size, dtype), length=LENGTH, serving_modes=None)

@@ -33,6 +33,7 @@ POSITIONS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.fixture(scope="module", params=FAMILIES)
 def audited(request) -> tuple[str, Audit]:
     return request.param, audit(FAMILIES[request.param](), length=LENGTH)
@@ -62,6 +63,7 @@ def test_the_record_serialises(audited):
     assert read["layers"][0]["effective"]["mask"]["shape"] == found.layers[0].effective.mask.shape
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", ["llama-default", "gptj", "cohere", "deepseek_v3", "gpt_neox", "phi3"])
 def test_frequencies_are_recovered_to_1e_4(family):
     for layer in audit(FAMILIES[family](), length=LENGTH).layers:
@@ -72,6 +74,7 @@ def test_frequencies_are_recovered_to_1e_4(family):
         assert effective.pairing == declared.pairing
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ROPES)
 def test_the_scaling_is_named(kind):
     (layer, _) = audit(llama(rope_parameters=dict(ROPES[kind])), length=LENGTH).layers

@@ -103,6 +103,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_models_pass_up_to_their_declared_length(name):
     model = SOUND[name]()
@@ -113,6 +114,7 @@ def test_sound_models_pass_up_to_their_declared_length(name):
     assert len(found.far.positions) <= 2 * MOST
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_beyond_the_audited_length_is_named(name, monkeypatch):
     family, inject, code, text = FAULTS[name]
@@ -269,6 +271,7 @@ def longer(q, positions):
     return q * ((positions + 1).clamp(min=128).log() / torch.tensor(128.0).log())[:, None, :, None]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [

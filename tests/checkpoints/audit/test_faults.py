@@ -11,6 +11,7 @@ from spectrope.checkpoints.audit import audit
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "audit.md"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS | SERVING_FAULTS)
 def test_the_audit_names_the_layer_and_the_fault(name, monkeypatch):
     fault = (FAULTS | SERVING_FAULTS)[name]

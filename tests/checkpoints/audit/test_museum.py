@@ -69,6 +69,7 @@ def test_rounded_frequencies_and_tables_are_told_by_their_precision():
     assert "bfloat16 sines and cosines rounded" in judged(NAMES["sines and cosines kept in bfloat16"])[1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("one", LOW, ids=lambda one: one.name)
 def test_in_bfloat16_faults_are_named_as_in_float32(one, monkeypatch):
     assert audit(in_precision(one.sound(), "bfloat16"), length=LENGTH).ok

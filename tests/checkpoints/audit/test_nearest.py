@@ -18,6 +18,7 @@ def applying(declared, applied):
     return model
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("declared", "changes", "words"),
     [

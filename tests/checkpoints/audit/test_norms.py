@@ -93,6 +93,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "family"), [(name, family) for name, (_, _, used) in FORMS.items() for family in used]
 )

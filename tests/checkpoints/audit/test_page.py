@@ -44,6 +44,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         yield page
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("width", [400, 1200])
 @pytest.mark.parametrize("name", AUDITS)
 def test_every_row_is_drawn_and_nothing_asked_for(driver, audits, tmp_path, name, width):

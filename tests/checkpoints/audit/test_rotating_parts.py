@@ -66,6 +66,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ORDERS)
 def test_heads_in_another_order_than_they_were_projected_are_named(name, monkeypatch):
     change, said = ORDERS[name]

@@ -33,6 +33,7 @@ def heard(model: nn.Module) -> list[tuple[str, str, str]]:
     return [(one.where, one.code, one.message) for one in found.records]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "name", ["as it is", *(name for name in SPECIAL["xlnet"] if "both ways" not in name)]

@@ -14,6 +14,7 @@ def told(model):
     return [record.message for record in audit(model, length=LENGTH).records]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("family", ["xglm", "marian"])
 def test_a_rounded_table_is_named_by_its_precision(family, dtype, monkeypatch):

@@ -47,6 +47,7 @@ def test_biases_in_bfloat16_within_a_model_in_float32_are_named(family):
     assert all("as when biases are computed in low precision" in one.message for one in records)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("family", MODELS)
 def test_rounding_of_the_class_s_own_code_is_no_finding(family, dtype):

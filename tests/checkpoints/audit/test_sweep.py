@@ -33,6 +33,7 @@ def test_the_sweep_is_wide():
     assert set(SPECIAL) <= {one.family for one in BY_NAME.values()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MENDED)
 def test_a_configuration_that_was_misread_raises_no_alarm(name):
     family, _, edit = name.partition(": ")

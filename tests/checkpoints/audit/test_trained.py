@@ -33,6 +33,7 @@ def model_of(family, kind, dtype="bfloat16"):
     return with_outliers(build(Variant(family, families()[family], dtype=dtype)), kind)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("family", "kind"), SAMPLE)
 def test_no_alarm_is_raised_in_low_precision(family, kind):
     result = found(model_of(family, kind))

@@ -31,6 +31,7 @@ def held(model):
     return locked(model)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "family", ["llama-yarn", "llama-longrope", "bloom", "t5", "opt", "gemma3", "smollm3"]
 )

@@ -151,6 +151,7 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
     assert asked
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("answer", "what"),
     [

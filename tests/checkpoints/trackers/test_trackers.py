@@ -127,6 +127,7 @@ READERS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", READERS)
 def test_numbers_are_kept_offline_and_no_secret_is_written(name, tmp_path):
     files = kept(name, tmp_path / "tracking")

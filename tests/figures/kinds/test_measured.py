@@ -40,6 +40,7 @@ def test_the_figures_are_registered():
     assert set(MEASURED) == spectra | {"predictors", "scatter", "gradients", "participation"}
 
 
+@pytest.mark.sampled
 @EVERY_FIGURE
 def test_specifications_are_valid_vega_lite(tables, name):
     figure = FIGURES[name]()
@@ -47,6 +48,7 @@ def test_specifications_are_valid_vega_lite(tables, name):
     alt.VConcatChart.validate(emptied(file_spec(figure, tables)))
 
 
+@pytest.mark.sampled
 @EVERY_FIGURE
 def test_every_figure_is_drawn_as_svg_with_its_names(store, tmp_path, name):
     text = "".join(ET.parse(save_figure(store, name, tmp_path / "figure.svg")).getroot().itertext())
@@ -182,6 +184,7 @@ def test_predictors_have_a_mark_per_quantity_scope_and_seed(tables):
         assert all(row["rho_low"] <= row["rho"] <= row["rho_high"] for row in marks)
 
 
+@pytest.mark.sampled
 @EVERY_FIGURE
 def test_values_that_are_not_finite_are_left_out(tmp_path, name):
     run = add_learning(add_spectra(make_run(tmp_path, "rope")))

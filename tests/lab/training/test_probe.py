@@ -63,6 +63,7 @@ def test_the_last_step_is_measured_where_it_is_due(tmp_path):
     assert sorted(set(run.frame("learning")["step"])) == [0, 5, 10]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("after", [1, 3, 4, 7])
 def test_a_stopped_run_goes_on_with_its_tables(tmp_path, whole, after):
     run = run_at(tmp_path, tiny())

@@ -111,6 +111,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_checkpoint_of_another_form_is_moved_aside(stopped, damage):
     newest, _ = files(stopped)

@@ -117,6 +117,7 @@ def test_runs_without_longer_sequences_do_not_count():
     assert (verdict.word, verdict.n_seeds) == ("not testable here", 0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_of_the_claim_has_more_positions(tmp_path, encoding):
     run = complete(Job(tiny(encoding), CLAIM.tables), tmp_path, torch.device("cpu"))

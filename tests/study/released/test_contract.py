@@ -183,6 +183,7 @@ def our_loss(model: Decoder, batch: Batch, noise: Noise | None = None) -> torch.
     return F.cross_entropy(model(batch, noise), labels, ignore_index=IGNORED)
 
 
+@pytest.mark.sampled
 @DTYPES
 @EVERY
 def test_logits_loss_and_accuracy(name, dtype):
@@ -210,6 +211,7 @@ def gradients(weights: plain.Weights, loss: torch.Tensor, name: str) -> dict[str
     return {key: torch.cat([pieces[start] for start in sorted(pieces)]) for key, pieces in found.items()}
 
 
+@pytest.mark.sampled
 @DTYPES
 @EVERY
 @pytest.mark.parametrize("impl", ["fastest", "reference"])
@@ -256,6 +258,7 @@ def protocol_of(name: str) -> str:
     return "released-mla" if KINDS[name].latent else "released"
 
 
+@pytest.mark.sampled
 @EVERY
 def test_ablated_heads(name):
     batch, kind = examples(6), KINDS[name]

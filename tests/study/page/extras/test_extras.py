@@ -28,6 +28,7 @@ def test_extra_figures_are_of_claims():
     assert set(EXTRAS) <= set(CLAIMS)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", EXTRAS)
 def test_every_extra_figure_draws_the_committed_rows(kind, committed):
     claim, extra = CLAIMS[kind](), EXTRAS[kind]

@@ -17,7 +17,7 @@ from spectrope.core.errors import StoreError, UnsupportedError
 from spectrope.grokking.config import GrokExperiment, GrokTraining
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.tasks.modular import ModularConfig
-from spectrope.lab.engines.cost import calibrate
+from spectrope.lab.engines.cost import Calibration
 from spectrope.lab.engines.local import Local
 from spectrope.lab.job import Job, complete
 from spectrope.lab.runs import DATA_VERSION
@@ -275,7 +275,7 @@ def test_jobs_of_the_grokking_laboratory_are_done_like_the_others(tmp_path):
     model = ModularMLP.Config(d_model=8, hidden=8)
     job = Job(GrokExperiment(task=task, model=model, training=training), ())
     assert Job.from_dict(job.to_dict()) == job
-    assert calibrate([job], CPU)[0].training > 0
+    assert Calibration(CPU)(job).training > 0
     kept: list[StudyRow] = []
     Local("cpu")([job], tmp_path, ignore, StudyRow.of, kept.append)
     (row,) = kept

@@ -62,25 +62,32 @@ def test_conditions_and_seeds_beyond_the_plan_have_no_runs():
 def test_a_scale_without_a_plan_is_left_alone():
     job = Job(experiment("distance", "rope", scale="mini"), ())
     assert scheduled([job], "mini") == [job]
-    assert affordable([job], [1e9], {}, "mini") == [job]
+    assert affordable([job], lambda _: 1e9, {}, "mini") == [job]
 
 
 @pytest.mark.parametrize(("spent", "n"), [(0.0, 2), (38.5, 1), (39.5, 0)])
 def test_core_hours_end_the_runs_of_their_section(spent, n):
     jobs = [Job(ROPE, ()), Job(NOPE, ())]
-    fitting = affordable(jobs, [HOUR, HOUR], {"mid": spent * HOUR}, "mid")
+    fitting = affordable(jobs, lambda _: HOUR, {"mid": spent * HOUR}, "mid")
     assert fitting == jobs[:n]
 
 
 def test_a_shorter_run_does_not_overtake_one_that_does_not_fit():
     jobs = [Job(ROPE, ()), Job(NOPE, ())]
-    assert affordable(jobs, [HOUR, 1.0], {"mid": 39.5 * HOUR}, "mid") == []
+    asked = []
+
+    def seconds(job):
+        asked.append(job)
+        return HOUR if job.experiment == ROPE else 1.0
+
+    assert affordable(jobs, seconds, {"mid": 39.5 * HOUR}, "mid") == []
+    assert asked == jobs[:1]  # What it takes to time the other would be lost.
 
 
 def test_grokking_has_hours_of_its_own():
     (grok, *_) = (one for one, slot in schedule("mid").items() if slot.section == "grokking")
     jobs = [Job(ROPE, ()), Job(grok, ())]
-    assert affordable(jobs, [HOUR, HOUR], {"mid": 40 * HOUR}, "mid") == jobs[1:]
+    assert affordable(jobs, lambda _: HOUR, {"mid": 40 * HOUR}, "mid") == jobs[1:]
 
 
 def test_time_is_counted_on_one_core_with_that_of_pilots():

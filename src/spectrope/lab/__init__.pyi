@@ -32,6 +32,7 @@ __all__ = [
     "AtlasSettings",
     "AttendedHead",
     "BandFill",
+    "Calibration",
     "Cell",
     "Condition",
     "ContentOnlyAblation",
@@ -40,6 +41,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "EpochScores",
+    "Estimation",
     "Exact",
     "Experiment",
     "Fill",
@@ -83,7 +85,6 @@ __all__ = [
     "atlas_run",
     "attended_heads",
     "bands_table",
-    "calibrate",
     "call_of",
     "capture_heads",
     "cell_columns",
@@ -96,7 +97,6 @@ __all__ = [
     "derangement",
     "discard_checkpoints",
     "encoding_kernels",
-    "estimate",
     "execute",
     "experiment",
     "experiment_of",
@@ -173,7 +173,7 @@ from .atlas.cells import (
 from .atlas.run import RunAtlas, atlas_run
 from .compare import COMPARED, COMPARED_TASKS, comparison_plan
 from .engines.base import Engine, EngineError
-from .engines.cost import JobCost, calibrate, estimate
+from .engines.cost import Calibration, Estimation, JobCost
 from .engines.local import Local, as_jobs, execute, threads_each
 from .engines.pace import Pace, makespan
 from .engines.ray import Ray

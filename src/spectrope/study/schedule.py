@@ -1,6 +1,6 @@
 """Planned runs of a scale, in their order, and their time budget."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -78,13 +78,14 @@ def first_gaps(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[AnyExpe
 
 
 def affordable(
-    jobs: Sequence[Job], seconds: Sequence[float], spent: Mapping[str, float], scale: str
+    jobs: Sequence[Job], seconds: Callable[[Job], float], spent: Mapping[str, float], scale: str
 ) -> list[Job]:
     """The first jobs that fit into what is left of the plan's hours of training.
 
     Args:
         jobs: In the plan's order.
-        seconds: What each is expected to take on one core.
+        seconds: What a job is expected to take on one core, which is not asked beyond the first of a section
+            that does not fit.
         spent: Seconds that the runs of each section have taken, pilots included.
         scale: Theirs.
 
@@ -93,12 +94,13 @@ def affordable(
     """
     slots, used, closed = schedule(scale), dict(spent), set[str]()
     fitting: list[Job] = []
-    for job, cost in zip(jobs, seconds, strict=True):
+    for job in jobs:
         if (slot := slots.get(job.experiment)) is not None:
-            used[slot.section] = used.get(slot.section, 0.0) + cost
+            if slot.section in closed:
+                continue
+            used[slot.section] = used.get(slot.section, 0.0) + seconds(job)
             if used[slot.section] > 3600 * plan()[slot.section]["core_hours"]:
                 closed.add(slot.section)
-            if slot.section in closed:
                 continue
         fitting.append(job)
     return fitting

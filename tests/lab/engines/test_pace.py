@@ -6,7 +6,7 @@ from tests.lab.engines.test_local import tiny
 from torch.utils.flop_counter import FlopCounterMode
 
 from spectrope.core.progress import Progress
-from spectrope.lab.engines.cost import JobCost, calibrate, estimate
+from spectrope.lab.engines.cost import Calibration, Estimation, JobCost
 from spectrope.lab.engines.pace import Pace, makespan
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
@@ -95,7 +95,7 @@ def test_runs_that_differ_in_their_seed_alone_are_timed_once(monkeypatch):
             lambda one, *rest, inner=inner, name=name: (asked.append(name), inner(one, *rest))[1],
         )
     seeds = [experiment("distance", "random", epochs=1, n_examples=400, seed=seed) for seed in (0, 1)]
-    costs = calibrate([Job(tiny()), *map(Job, seeds)], CPU)
+    costs = [*map(Calibration(CPU), [Job(tiny()), *map(Job, seeds)])]
     assert asked == ["time_steps", "time_measure", "time_steps"]
     assert costs[1] == costs[2]
     assert all(each.training > 0 and each.measuring > 0 for each in costs)
@@ -106,7 +106,7 @@ def test_cost_grows_with_epochs_and_examples(monkeypatch):
     monkeypatch.setattr(laboratory, "time_steps", lambda one, *rest: (0.5, 2.0))
     monkeypatch.setattr(DecoderLaboratory, "time_measure", lambda one, *rest: 7.0)
     few, many = (experiment("distance", "nope", epochs=n, n_examples=n * 1000) for n in (1, 30))
-    small, large = calibrate([Job(few), Job(many)], CPU)
+    small, large = map(Calibration(CPU), [Job(few), Job(many)])
     assert shortened(few).n_train == few.training.batch_size == 128  # And 256 examples held out.
     steps, scored = 700 / 128, 2 * 1000 / 128 / 3  # Before and after the epoch.
     assert small.training == pytest.approx(0.5 * 1000 / 384 + 2.0 * (steps + scored))
@@ -128,7 +128,7 @@ def test_an_estimate_runs_no_step_and_follows_the_work(monkeypatch):
         experiment("distance", name, scale="paper", epochs=epochs, seed=seed)
         for name, epochs, seed in (("rope", 1, 0), ("rope", 1, 1), ("rope", 10, 0))
     )
-    first, second, third = estimate([Job(one), Job(same), Job(longer)], CPU)
+    first, second, third = map(Estimation(CPU), [Job(one), Job(same), Job(longer)])
     assert first == second
     assert first.measuring == 0
     scored = 2 * 2000 / 3

@@ -1,6 +1,5 @@
 """Estimate the cost of a plan from a few steps of each kind of run on this machine."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,51 +28,55 @@ class JobCost:
         return self.training + self.measuring
 
 
-def calibrate(jobs: Sequence[Job], device: torch.device) -> list[JobCost]:
-    """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind. Runs
-    that differ only in their seed are timed once, and are assumed to use all of their steps. A measurement is
-    timed on a few examples of the first run that needs it; for other runs it is scaled by the time of a step.
+class Calibration:
+    """Expected cost of a job, from a few steps of its kind of run and one measurement of each kind.
+
+    Each kind is timed when a job first needs it. Runs that differ only in their seed are timed once, and are
+    assumed to use all of their steps. A measurement is timed on a few examples of the first run that needs
+    it; for other runs it is scaled by the time of a step.
 
     Args:
-        jobs: The jobs.
         device: Device to compute on.
     """
-    timed: dict[str, TrainingTime] = {}
-    relative: dict[str, float] = {}  # Seconds of a measurement for each second of a step.
-    costs = []
-    for job in jobs:
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._timed: dict[str, TrainingTime] = {}
+        self._relative: dict[str, float] = {}  # Seconds of a measurement for each second of a step.
+
+    def __call__(self, job: Job) -> JobCost:
         one, kind, laboratory = job.experiment, _kind(job.experiment), laboratory_of(job.experiment)
-        if kind not in timed:
-            timed[kind] = laboratory.time(one, device, job.precision)
-        timing = timed[kind]
+        if kind not in self._timed:
+            self._timed[kind] = laboratory.time(one, self.device, job.precision)
+        timing = self._timed[kind]
         for name in job.tables:
-            if name not in relative:
-                relative[name] = laboratory.time_measure(one, name, device, job.precision) / timing.step
-        costs.append(JobCost(timing.training, sum(relative[name] for name in job.tables) * timing.step))
-    return costs
+            if name not in self._relative:
+                seconds_of_one = laboratory.time_measure(one, name, self.device, job.precision)
+                self._relative[name] = seconds_of_one / timing.step
+        return JobCost(timing.training, sum(self._relative[name] for name in job.tables) * timing.step)
 
 
-def estimate(jobs: Sequence[Job], device: torch.device) -> list[JobCost]:
-    """Rough cost of training of each job within a second: operations at the speed of one product here.
+class Estimation:
+    """Rough cost of training of a job within a second: operations at the speed of one product here.
 
     Training reaches a share of that speed, `SHARE`. Measurements are not included.
 
     Args:
-        jobs: What there is to do.
-        device: Where.
+        device: Device to compute on.
     """
-    factor = torch.ones(SIDE, SIDE, device=device)
-    product = min(seconds(lambda: factor @ factor, device) for _ in range(REPEATS))
-    speed = SHARE * 2 * SIDE**3 / product
-    by_kind: dict[str, JobCost] = {}
-    costs = []
-    for job in jobs:
+
+    def __init__(self, device: torch.device) -> None:
+        factor = torch.ones(SIDE, SIDE, device=device)
+        product = min(seconds(lambda: factor @ factor, device) for _ in range(REPEATS))
+        self._speed = SHARE * 2 * SIDE**3 / product
+        self._by_kind: dict[str, JobCost] = {}
+
+    def __call__(self, job: Job) -> JobCost:
         kind = _kind(job.experiment)
-        if kind not in by_kind:
+        if kind not in self._by_kind:
             operations = laboratory_of(job.experiment).operations(job.experiment)
-            by_kind[kind] = JobCost(operations / speed, 0.0)
-        costs.append(by_kind[kind])
-    return costs
+            self._by_kind[kind] = JobCost(operations / self._speed, 0.0)
+        return self._by_kind[kind]
 
 
 def _kind(experiment: AnyExperiment) -> str:

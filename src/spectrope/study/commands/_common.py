@@ -1,6 +1,7 @@
 """Options, rows, records and timing that actions of `spectrope claims` share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ import tyro
 
 from spectrope.console import JsonOption, ScaleOption, chosen_seeds, complain, console, say
 from spectrope.core import ConfigError, __version__, require
-from spectrope.lab import Job, JobCost, calibrate, estimate
+from spectrope.lab import Calibration, Estimation, Job, JobCost
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import THROWN
 from spectrope.study.rows import StudyRows
@@ -101,15 +102,17 @@ class Asked:
         return Study(tuple(claims), tuple(dict.fromkeys(conditions)), self.scale, seeds)
 
 
-def expected(jobs: Sequence[Job], device: torch.device, threads: int, *, rough: bool) -> list[JobCost]:
-    """The cost of each job on some threads: from a few steps of each kind of run, or roughly but at once."""
+@contextmanager
+def costing(device: torch.device, threads: int, *, rough: bool) -> Iterator[Callable[[Job], JobCost]]:
+    """What tells the cost of a job on some threads: from a few steps of its kind, or roughly but at once."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         if rough:
-            return estimate(jobs, device)
-        with console.status("Timing a few steps of each kind of run"):
-            return calibrate(jobs, device)
+            yield Estimation(device)
+        else:
+            with console.status("Timing a few steps of each kind of run"):
+                yield Calibration(device)
     finally:
         torch.set_num_threads(before)
 

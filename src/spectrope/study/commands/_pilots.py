@@ -24,7 +24,7 @@ from spectrope.core import choose_device
 from spectrope.lab import Pace, makespan, threads_each
 from spectrope.store import check_place
 from spectrope.study.arms import TASKS
-from spectrope.study.commands._common import ROUGH, Results, expected
+from spectrope.study.commands._common import ROUGH, Results, costing
 from spectrope.study.pilots import Pilots
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, carry_out, harvest, outstanding, tidy
@@ -64,7 +64,8 @@ class RunPilots(EngineOptions):
             device = choose_device(self.computes_on)
             workers = 1 if device.type == "cuda" else min(self.n_workers, len(left))
             threads = 1 if self.engine == "ray" else threads_each(workers)
-            costs = expected(left, device, threads, rough=self.dry_run)
+            with costing(device, threads, rough=self.dry_run) as cost:
+                costs = [*map(cost, left)]
             budget = pilots.seconds_left(rows, StudyRows.load(self.rows / f"{self.scale}.jsonl"))
             fitting = bisect_right([*accumulate(threads * cost.training for cost in costs)], budget)
             if fitting < len(left):

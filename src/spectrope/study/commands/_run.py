@@ -1,5 +1,6 @@
 """`spectrope claims run`: the runs that claims still need, their plan and cost."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from spectrope.study.commands._common import (
     ROUGH,
     Asked,
     Conditions,
-    expected,
+    costing,
     gather,
     load_rows,
     verdict_records,
@@ -139,16 +140,16 @@ class RunClaims(Asked, EngineOptions):
         precision = usual if self.precision == "auto" else self.precision
         jobs = [replace(job, precision=precision) for job in left]
         workers = max(1, min(self._workers, len(jobs)))
-        costs = dict(zip((job.experiment for job in left), self._costs(jobs, workers), strict=True))
-        jobs = self._allowed(jobs, costs, rows)
-        costs = {job.experiment: costs[job.experiment] for job in jobs}
+        with costing(self._device, self._threads(workers), rough=self.dry_run) as cost:
+            jobs = self._allowed(jobs, cost, rows)
+            costs = {job.experiment: cost(job) for job in jobs}
         show_plan(study, rows, costs, workers)
         if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
             say(f"Precision of experiments that do not set it: {precision}.")
         each = costs.values()
         return jobs, Pace([c.training for c in each], [c.measuring for c in each], workers)
 
-    def _allowed(self, jobs: list[Job], costs: dict[AnyExperiment, JobCost], rows: StudyRows) -> list[Job]:
+    def _allowed(self, jobs: list[Job], cost: Callable[[Job], JobCost], rows: StudyRows) -> list[Job]:
         """The jobs that the order and the hours of training in the plan allow; says how many they do not."""
         pilots = Pilots(self.scale).file(self.rows) if self.scale in piloted() else None
         spent = spent_seconds(rows, StudyRows.load(pilots) if pilots else (), self.scale)
@@ -157,8 +158,7 @@ class RunClaims(Asked, EngineOptions):
             first = ", ".join(run.label for run in first_gaps(jobs, rows, self.scale))
             say(f"{len(jobs) - len(turn)} runs wait for earlier ones of the plan, the first of them {first}.")
         threads = self._threads(max(1, min(self._workers, len(jobs))))
-        seconds = [threads * costs[job.experiment].training for job in turn]
-        fitting = affordable(turn, seconds, spent, self.scale)
+        fitting = affordable(turn, lambda job: threads * cost(job).training, spent, self.scale)
         if len(fitting) < len(turn):
             used = ", ".join(f"{seconds / 3600:.1f} for {name}" for name, seconds in spent.items())
             say(
@@ -190,9 +190,6 @@ class RunClaims(Asked, EngineOptions):
             sharing = int(max(1, torch.cuda.device_count()) / self.gpus) if self.gpus else self.n_workers
             return max(1, min(self.n_workers, sharing)) if self.address is None else 1
         return 1 if self._device.type == "cuda" else self.n_workers
-
-    def _costs(self, jobs: list[Job], workers: int) -> list[JobCost]:
-        return expected(jobs, self._device, self._threads(workers), rough=self.dry_run)
 
     def _threads(self, workers: int) -> int:
         """Threads of each job: on Ray those of the processors that it asks for, one."""

@@ -33,7 +33,6 @@ POSITIONS = {
 }
 
 
-@pytest.mark.sampled
 @pytest.fixture(scope="module", params=FAMILIES)
 def audited(request) -> tuple[str, Audit]:
     return request.param, audit(FAMILIES[request.param](), length=LENGTH)

@@ -33,7 +33,7 @@ from spectrope.checkpoints.audit.local import declared_pattern, pattern_findings
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
-from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling, norm_findings
+from spectrope.checkpoints.audit.norms import behind_norms, freed_of_norms, freed_of_scaling, norm_findings
 from spectrope.checkpoints.audit.places import Places, place_of, places_of
 from spectrope.checkpoints.audit.precision import underflowing
 from spectrope.checkpoints.audit.predictions import Remedy
@@ -132,6 +132,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     kernel = freed_of_scaling(kernel, subject.model, range(length))
     if clip := declared_clip(declaration):
         kernel = replace(kernel, sources=[x for one in kernel.sources for x in (one, one.clamp(-clip, clip))])
+    behind = [*behind_norms(kernel, noise)] if declared.normalised_after else []
     if declared.normalised_after:
         kernel = freed_of_norms(kernel, subject.model)
     places = places_of(declaration, module, length)
@@ -148,7 +149,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         measured = replace(measured, sides=measured.sides.without_gains())
     if declared.mask is not None and declared.mask.shape == "block-sparse":
         measured = replace(measured, encoding=replace(measured.encoding, mask=declared.mask))
-    findings = _findings(kernel, subject, declared, measured) + sparse
+    findings = _findings(kernel, subject, declared, measured) + behind + sparse
     if reading is not None:
         findings = [one for one in findings if one.what != LOOKUP] + [*reading.findings]
     if not any(finding.code in EXPLAIN_WEIGHTS for finding in findings):

@@ -15,13 +15,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import FAILURES
-from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.compare import Discrepancy, is_near
+from spectrope.checkpoints.audit.heads import owner
+from spectrope.checkpoints.audit.starts import match_of
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 
 VANISHING = 1e-3  # Share of its largest value below which a learned factor leaves nothing to read.
 ALIKE = 1e-3  # Largest departure of a norm's output that is left to rounding, relative to its largest value.
 FORMS = ("its input over its root mean square", "its input less its mean, over its standard deviation")
 EPSILONS = ("eps", "variance_epsilon", "epsilon")  # Names under which classes keep it.
+FAINTEST = 1e-30  # Mean square of a head that has been pruned.
 OF_SIDES = re.compile(r"^(q|k|qk|query|key)_?(layer)?_?(norm|ln)$")
 
 
@@ -164,15 +167,45 @@ def _epsilon(norm: nn.Module) -> float:
 
 
 def freed_of_norms(kernel: LayerKernel, model: nn.Module) -> LayerKernel:
-    """A kernel without the weights of the norms after its rotation, under which pairs keep no norm."""
-    weights: list[Any] = [getattr(model.get_submodule(name), "weight", None) for name in kernel.norms_after]
+    """A kernel without the weights of the norms after its rotation, under which pairs keep no norm.
+
+    Its sources are divided by the root mean square of each head, as what it receives has been.
+    """
+    if not kernel.norms_after:
+        return kernel
+    call, norms = kernel.call, [model.get_submodule(name) for name, _ in kernel.norms_after]
+    d, epsilon = call.q.shape[-1], max(_epsilon(norms[0]), FAINTEST)
+    heads = [x.double().view(len(x), -1, d) for x in kernel.sources if x.shape[1] % d == 0]
+    sources = [(x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt()).flatten(1) for x in heads]
+    kernel = replace(kernel, sources=sources)
+    weights: list[Any] = [getattr(norm, "weight", None) for norm in norms]
     if len(weights) != 2 or not all(isinstance(one, Tensor) for one in weights):
         return kernel
-    call = kernel.call
     if any(one.shape != call.q.shape[-1:] or not bool((one != 0).all()) for one in weights):
         return kernel
     q, k = (x / one.detach().to(x) for x, one in zip((call.q, call.k), weights, strict=True))
     return replace(kernel, call=replace(call, q=q, k=k))
+
+
+def behind_norms(kernel: LayerKernel, noise: float) -> Iterator[Discrepancy]:
+    """Factors on queries and keys behind the norms that follow their rotation, on all heads of a side or on
+    some."""
+    outputs, call = [out for _, out in kernel.norms_after], kernel.call
+    grouped = call.k.shape[1] < call.q.shape[1]
+    for side, x in (("queries", call.q), ("keys", call.k)):
+        matches = [match_of(x[:, head, 0], outputs, noise) for head in range(x.shape[1])]
+        factors = {head: match.factor for head, match in enumerate(matches) if match is not None}
+        off = {head: factor for head, factor in factors.items() if not is_near(1.0, factor, noise)}
+        first = next(iter(off.values()), 1.0)
+        expected = f"{side} as normalised"
+        if len(off) == len(matches) and all(is_near(first, factor, noise) for factor in off.values()):
+            got, residual = f"{side} times {first:.5g}", abs(first - 1)
+            yield Discrepancy("attention scale", expected, got, residual=residual)
+            continue
+        for head, factor in off.items():
+            what = f"attention scale of {side} of {owner((side, head), grouped)}"
+            got, residual = f"times {factor:.5g}", abs(factor - 1)
+            yield Discrepancy(what, expected, got, head=head, residual=residual)
 
 
 def freed_of_scaling(kernel: LayerKernel, model: nn.Module, positions: Sequence[int]) -> LayerKernel:

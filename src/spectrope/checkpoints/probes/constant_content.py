@@ -44,7 +44,7 @@ class LayerKernel:
         sources: Outputs of the layer's inner modules at the first position, with shape (b, width), in the
             order in which they ran: among them are the queries and keys before any encoding.
         norms_after: Dotted names of the norms that ran before the kernel and whose outputs vary with the
-            position: what they received had been encoded.
+            position, and what they put out at the first one: what they received had been encoded.
         ran: Dotted names of the layer's inner modules that ran before the kernel, and some vectors that they
             put out.
         taken: Vectors that norms among them took, likewise.
@@ -54,7 +54,7 @@ class LayerKernel:
 
     call: Call
     sources: list[Float[Tensor, "b _"]]
-    norms_after: tuple[str, ...] = ()
+    norms_after: tuple[tuple[str, Float[Tensor, "b _"]], ...] = ()
     ran: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
     taken: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
     exercise: Exercise | None = None
@@ -150,7 +150,7 @@ def constant_content(
         UnsupportedError: If a module that attends to short inputs does not at that length.
     """
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
-    norms: dict[str, list[str]] = {name: [] for name in modules}
+    norms: dict[str, list[tuple[str, Tensor]]] = {name: [] for name in modules}
     entered: dict[str, Tensor] = {}
     ran: dict[str, dict[str, Tensor]] = {name: {} for name in modules}
     taken: dict[str, dict[str, Tensor]] = {name: {} for name in modules}
@@ -184,17 +184,18 @@ def constant_content(
         output = _by_row(output, contents, length)
         if output is None:
             return
-        first = _first_position(output, length)
-        if first is not None:
+        first, is_constant = _first_position(output, length)
+        if is_constant:
             heard.append(first.clone())  # Some models change it in place.
         elif part in normalising:
-            norms[inner[part]].append(part)
+            norms[inner[part]].append((part, first.clone()))
 
     def receive(call: Call) -> None:
         if call.module in sources:
             found = [source.cpu() for source in sources.pop(call.module)]
             tried = exercise(call, seed) if exercised else None
-            after_norms, states = tuple(norms[call.module]), entered.pop(call.module, None)
+            after_norms = tuple((part, out.cpu()) for part, out in norms[call.module])
+            states = entered.pop(call.module, None)
             outputs, inputs = ran.pop(call.module), taken.pop(call.module)
             sink(LayerKernel(call.cpu(), found, after_norms, outputs, inputs, tried, states))
         if not sources:
@@ -259,14 +260,13 @@ def _by_row(output: Any, batch: int, length: int) -> Tensor | None:
     return output if has_positions else None
 
 
-def _first_position(output: Tensor, length: int) -> Tensor | None:
-    """Output of a module, equal at every position, flattened per row of the batch; None if it varies."""
+def _first_position(output: Tensor, length: int) -> tuple[Tensor, bool]:
+    """Output of a module at the first position, flattened per row of the batch, and whether all are equal."""
     time = 1 if output.shape[1] == length else 2
     first = output.narrow(time, 0, 1)
     ahead, behind = output.amax(time, keepdim=True) - first, first - output.amin(time, keepdim=True)
-    if bool(torch.maximum(ahead, behind).max() > VARIES * first.abs().max()):
-        return None  # after the encoding, not before
-    return first.squeeze(time).flatten(1)
+    varies = bool(torch.maximum(ahead, behind).max() > VARIES * first.abs().max())
+    return first.squeeze(time).flatten(1), not varies  # One that varies comes after the encoding.
 
 
 def convolves(attention: nn.Module) -> bool:

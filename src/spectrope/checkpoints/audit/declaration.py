@@ -114,6 +114,8 @@ def _window(declaration: Declaration) -> Mask | None:
     if declaration.model_type == "modernbert":  # Half of the width on either side of the query.
         return Mask("bidirectional window", declaration.number("local_attention") // 2)
     window = declaration.get("sliding_window", WINDOW_NAMES.get(declaration.model_type, ""))
+    if window is not None and declaration.model_type == "embedding_gemma2_text":  # Which calls it a radius.
+        return Mask("bidirectional window", int(window))
     return None if window is None else Mask("causal window", int(window))
 
 

@@ -138,9 +138,10 @@ def _scaled(encoding: LayerEncoding, scale: float, sides: Sides) -> LayerEncodin
     """The encoding with the factor of dot products, also where queries carry it before they turn."""
     turning = encoding.turning
     if turning is None:
-        if sides.factor is None:  # what carries no factor in its product may carry it before
-            return replace(encoding, scale=None if scale == 1 else scale)
-        return replace(encoding, scale=scale * sides.factor)
+        known = [gain for gain in sides.gains.values() if gain is not None]
+        if len(known) < 2 and scale == 1:  # what carries no factor in its product may carry it before
+            return replace(encoding, scale=None)
+        return replace(encoding, scale=scale * math.prod(known))
     factor = turning.head_dim**-0.5
     if turning.gains is None or scale != 1 or abs(turning.gains[0] / factor - 1) > GAIN:
         return replace(encoding, scale=scale)

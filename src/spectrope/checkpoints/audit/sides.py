@@ -58,12 +58,6 @@ class Sides:
         """The middle one of the factors on each side."""
         return {side: _middle([one.gain for one in self.side(side)]) for side in ("queries", "keys")}
 
-    @property
-    def factor(self) -> float | None:
-        """Factor on the dot products of unrotated vectors; None where those projected were not seen."""
-        queries, keys = self.gains["queries"], self.gains["keys"]
-        return None if queries is None or keys is None else queries * keys
-
     def without_gains(self) -> "Sides":
         """The same of vectors whose sizes say nothing of those projected."""
         return Sides({place: one.without_gain() for place, one in self.of.items()})

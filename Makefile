@@ -54,9 +54,8 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
-# One process more than two cores have, since some tests wait for others.
 unit: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 docs: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.site

@@ -90,7 +90,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _files_need_not_outlast_the_machine() -> Iterator[None]:
     """Wait for no disk: tests of what a crash leaves run programs of their own, which do."""
-    with mock.patch("os.fsync"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
         yield
 
 

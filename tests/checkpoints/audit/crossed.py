@@ -14,7 +14,7 @@ import torch
 import transformers
 from tests.checkpoints.audit.families import LENGTH
 from tests.checkpoints.audit.test_injections import FAULTS, model_of
-from tests.checkpoints.audit.zoo import Variant, build, families
+from tests.checkpoints.audit.zoo import families
 from torch import Tensor, nn
 
 from spectrope.checkpoints.audit import Audit, audit
@@ -55,9 +55,12 @@ def outputs(model: nn.Module) -> Tensor:
 
 
 def judged(name: str, family: str) -> tuple[str, str]:
-    """ "named", "caught" by another code or in other heads, "missed", or "" where the fault does nothing."""
-    inject, _, code, _, heads = FAULTS[name]
-    model = build(Variant(family, families()[family]))
+    """ "named", "caught" by another code, layer or head, "missed", or "" where the fault does nothing.
+
+    Layers are compared where the fault is in one of them: families have different numbers of layers.
+    """
+    inject, _, code, layers, heads = FAULTS[name]
+    model = model_of(family)
     with pytest.MonkeyPatch.context() as patch:
         try:
             plain = outputs(model)
@@ -71,12 +74,13 @@ def judged(name: str, family: str) -> tuple[str, str]:
             found = audit(model, length=LENGTH, watch=unwatched)
         except SpectropeError as error:
             return "refused", str(error)
-    told = {(one.code, one.head) for one in found.records}
-    if not told:
+    records = found.records
+    if not records:
         return "missed", "; ".join([found.outcome, *(one.reason for one in found.layers if one.reason)])
-    if {code} == {one for one, _ in told} and heads == {head for _, head in told}:
+    elsewhere = layers in ({0}, {1}) and {one.layer for one in records} != layers
+    if {one.code for one in records} == {code} and {one.head for one in records} == heads and not elsewhere:
         return "named", ""
-    words = (f"{one.code} in {one.where}, head {one.head}: {one.message}" for one in found.records)
+    words = (f"{one.code} in {one.where}, head {one.head}: {one.message}" for one in records)
     return "caught", "; ".join(dict.fromkeys(words))
 
 

@@ -169,7 +169,8 @@ def _epsilon(norm: nn.Module) -> float:
 def freed_of_norms(kernel: LayerKernel, model: nn.Module) -> LayerKernel:
     """A kernel without the weights of the norms after its rotation, under which pairs keep no norm.
 
-    Its sources are divided by the root mean square of each head, as what it receives has been.
+    Its sources are divided by the root mean square of each head, as what it receives has been; those that
+    hold no whole heads are left out.
     """
     if not kernel.norms_after:
         return kernel

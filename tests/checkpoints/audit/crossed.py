@@ -3,6 +3,7 @@
 `python -m tests.checkpoints.audit.crossed [FAMILY ...]` prints what was missed or named otherwise.
 """
 
+import argparse
 import sys
 import warnings
 from collections import Counter
@@ -98,8 +99,13 @@ def campaign(chosen: list[str]) -> Iterator[tuple[str, str, str, str]]:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    parser = argparse.ArgumentParser(prog="crossed", description="Put every fault into every family.")
+    parser.add_argument("family", nargs="*", help="text family of transformers, such as llama (default: all)")
+    asked = parser.parse_args().family
+    if unknown := sorted({*asked} - {*families()}):
+        parser.error(f"no text family of transformers: {', '.join(unknown)}")
     counts: Counter[str] = Counter()
-    for name, family, word, why in campaign(sys.argv[1:]):
+    for name, family, word, why in campaign(asked):
         counts[word] += 1
         if word != "named":
             sys.stdout.write(f"{word}: {name} in {family}: {why[:400]}\n")

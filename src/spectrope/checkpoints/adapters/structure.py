@@ -45,9 +45,9 @@ def declared_fields(config: Any) -> dict[str, Any]:
 
 
 EITHER_WAY = frozenset({"blt", "cpmant", "diffusion_gemma_text", "flaubert", "git", "hrm_text", "xlm"})
-BOTH_WAYS = frozenset({"embedding_gemma2_text", "funnel"})  # Also in what they call their decoder.
+BOTH_WAYS = frozenset({"embedding_gemma2_text", "funnel"})  # Funnel also in its decoder.
 # Decoders of other models, which have no head of their own.
-CAUSAL = frozenset({"clip_text_model", "glm_image_text", "voxtral_realtime_text"})
+CAUSAL = frozenset({"clip_text_model", "glm_image_text"})
 BY_FLAG = frozenset(
     {"bert-generation"}
 )  # Encoders unless `is_decoder`, beside those of masked language models.

@@ -300,7 +300,7 @@ FAULTS = {
     "angles in float16": (rotating(in_float16), ROTARY, "SPE106", EVERY, {None}),
     "values rotated in layer 1": (
         at_kernel(lambda q, k, v: (q, k, turned(v)), [1]),
-        ("llama-default", "bert"),
+        ("llama-default", "bert", "mobilebert"),
         "SPE112",
         {1},
         {None},

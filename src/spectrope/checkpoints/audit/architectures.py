@@ -84,8 +84,7 @@ ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configu
 NORMALISES_AFTER: dict[str, int] = dict.fromkeys(
     ("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "llama4_text", "nanochat"), 2
 )
-# Whose values carry position by design, or come from an input that the probe does not replace.
-VALUES_VARY = frozenset({"deepseek_v4", "inkling_text", "inkling2_text", "mobilebert"})
+VALUES_VARY = frozenset({"deepseek_v4", "inkling_text", "inkling2_text"})  # By rotation or convolution.
 ROUNDED_BIASES = ("falcon",)  # Computed in bfloat16 by the class, whatever the precision of the model is.
 KEYS_IN_TURN = frozenset({"jetmoe"})  # Whose experts' queries all meet the same keys.
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.

@@ -236,11 +236,12 @@ FAULTS = (
     ),
     Fault(
         "SPE112",
-        "values carry position",
+        "position in values differs",
         ("values",),
-        "Values differ between positions although their content is the same.",
-        "The rotation is also applied to values, or to an entire fused projection.",
-        "Rotate only queries and keys.",
+        "Values of the same content differ between positions, or do not where the architecture lets them.",
+        "The rotation is also applied to values, or to an entire fused projection; or values that the "
+        "architecture rotates or convolves are used as projected.",
+        "Rotate queries and keys alone; values, too, where the architecture does.",
         "Grows with the distance: values from distant tokens are rotated by the largest angles.",
         ("labmlai/annotated_deep_learning_paper_implementations/issues/251",),
     ),

@@ -92,8 +92,15 @@ def _around(expected: LayerEncoding, effective: LayerEncoding, noise: float) -> 
     yield from _growth("key scale", expected.key_scale, effective.key_scale, noise)
     yield from _softcap(expected.softcap, effective.softcap)
     yield from _sinks(expected.sinks, effective.sinks, noise)
-    if expected.values_vary is False and effective.values_vary:
-        yield Discrepancy("values", "the same at every position", "varying with the position")
+    wanted, got = expected.values_vary, effective.values_vary
+    if wanted is not None and got is not None and wanted != got:
+        yield values_differ(wanted)
+
+
+def values_differ(wanted: bool) -> Discrepancy:
+    """That values vary with the position where they should not, or the reverse."""
+    words = {False: "the same at every position", True: "varying with the position"}
+    return Discrepancy("values", words[wanted], words[not wanted])
 
 
 def mask_findings(expected: LayerEncoding, effective: LayerEncoding, length: int) -> Iterator[Discrepancy]:

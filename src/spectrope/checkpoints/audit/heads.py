@@ -5,7 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from spectrope.checkpoints.adapters import Call
-from spectrope.checkpoints.audit.compare import Discrepancy, is_near, mask_findings, rotation_findings
+from spectrope.checkpoints.audit.compare import (
+    Discrepancy,
+    is_near,
+    mask_findings,
+    rotation_findings,
+    values_differ,
+)
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning, describe_mask
 from spectrope.checkpoints.audit.sides import HeadSide, Place, Sides
 from spectrope.checkpoints.audit.turning import turning_of, varies
@@ -132,16 +138,18 @@ def _factors(sides: Sides, noise: float, grouped: bool) -> Iterator[Discrepancy]
         )
 
 
-def values_by_head(findings: list[Discrepancy], call: Call, noise: float) -> list[Discrepancy]:
-    """A layer's findings, with those of single heads where the values of some heads alone vary."""
-    if call.v is None or not any(one.what == "values" for one in findings):
+def values_by_head(
+    findings: list[Discrepancy], call: Call, wanted: bool | None, noise: float
+) -> list[Discrepancy]:
+    """A layer's findings, with those of single heads where the values of some heads alone are wrong."""
+    if call.v is None or wanted is None:
         return findings
     heads = range(call.v.shape[1])
-    wrong = [head for head in heads if varies(call.v[:, head : head + 1].double(), noise)]
+    wrong = [head for head in heads if varies(call.v[:, head : head + 1].double(), noise) != wanted]
     if len(wrong) == len(heads):
         return findings
     rest, grouped = [one for one in findings if one.what != "values"], len(heads) < call.q.shape[1]
-    found = Discrepancy("values", "the same at every position", "varying with the position")
+    found = values_differ(wanted)
     places = ((head, owner(("keys", head), grouped)) for head in wrong)
     return [*rest, *(replace(found, what=f"values of {name}", head=head) for head, name in places)]
 

@@ -145,8 +145,8 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         kernel = places.square(kernel)
     measured = measure(kernel, declared, subject.absolute(module), noise, reading, subject.known_of(call))
     mixed = convolves(subject.model.get_submodule(module))
-    if mixed:  # Vectors behind a convolution are no multiples of those before it.
-        measured = replace(measured, sides=measured.sides.without_gains())
+    if mixed:
+        measured = _behind_convolution(measured)
     if declared.mask is not None and declared.mask.shape == "block-sparse":
         measured = replace(measured, encoding=replace(measured.encoding, mask=declared.mask))
     findings = _findings(kernel, subject, declared, measured) + behind + sparse
@@ -189,6 +189,17 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         reach=layer_reach(declared, effective, declaration, length, noise),
     )
     return record, _remedies(record, subject, measured)
+
+
+def _behind_convolution(measured: LayerMeasurement) -> LayerMeasurement:
+    """What is known of a layer whose queries or keys are no multiples of those before a convolution.
+
+    Few positions differ, so that pairs that happen to keep their norms look as if they rotated.
+    """
+    encoding = measured.encoding
+    if encoding.turning is not None:
+        encoding = replace(encoding, kind="unknown", turning=None)
+    return replace(measured, encoding=encoding, sides=measured.sides.without_gains())
 
 
 def _lost(
@@ -292,7 +303,7 @@ def _findings(
     findings = compare(declared, effective, length, noise)
     findings = by_head(findings, measured.sides, declared.turning, length, noise)
     findings = masks_by_head(findings, call, declared, length)
-    findings = values_by_head(findings, call, noise)
+    findings = values_by_head(findings, call, declared.values_vary, noise)
     if declared.turning is not None:
         parameters = rope_parameters(declaration, layer_type(declaration, layer))
         findings = named(findings, declaration, parameters, effective.turning, length)

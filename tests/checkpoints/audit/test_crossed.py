@@ -19,6 +19,9 @@ MENDED = (
     ("keys five ahead in layer 1", "hunyuan_v1_moe"),
     ("key head 1 two ahead", "hunyuan_vl_text"),
     ("rotation starts at 3", "hunyuan_v1_dense"),
+    ("rotation of queries alone", "nanochat"),
+    ("sine without its minus sign", "hunyuan_v1_dense"),
+    ("neighbours paired, angles in halves", "hunyuan_vl_text"),
     ("queries scaled twice", "kimi_linear"),  # Whose keys come from two projections.
     ("keys turned backwards", "cohere_compass_text"),  # Whose sense of rotation was not known.
     ("keys turned backwards", "hunyuan_vl_text"),

@@ -129,7 +129,9 @@ def _rotations(
     for end in (one for one in ends if one > length):
         positions = chosen_positions(_boundaries(declaration, records), length, end)
         try:
-            near, calls = (_calls(model, records, some, seed, in_turn=in_turn) for some in (NEAR, positions))
+            near, calls = (
+                _calls(model, records, some, seed, noise, in_turn=in_turn) for some in (NEAR, positions)
+            )
         except (SpectropeError, *FAILURES):  # which models of other attention, or of tables, raise
             unchecked.append(f"positions from {length} on, at which the model did not run")
             continue
@@ -141,7 +143,13 @@ def _rotations(
 
 
 def _calls(
-    model: nn.Module, records: Sequence[LayerRecord], positions: Sequence[int], seed: int, *, in_turn: bool
+    model: nn.Module,
+    records: Sequence[LayerRecord],
+    positions: Sequence[int],
+    seed: int,
+    noise: float,
+    *,
+    in_turn: bool,
 ) -> dict[str, Call]:
     """Calls of each layer at these positions, by module, freed of what weights make of a rotation."""
     modules = [one.module for one in records]
@@ -151,7 +159,9 @@ def _calls(
         kernels = whole_kernels(model, modules, positions, positions[-1] + 1, seed)
     last = {one.module for one in records if one.declared.normalised_after}
     even = {name: freed_of_scaling(one, model, positions) for name, one in kernels.items()}
-    return {name: (freed_of_norms(one, model) if name in last else one).call for name, one in even.items()}
+    return {
+        name: (freed_of_norms(one, model, noise) if name in last else one).call for name, one in even.items()
+    }
 
 
 def _ends(declaration: Declaration, length: int, stop: int) -> list[int]:

@@ -134,7 +134,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         kernel = replace(kernel, sources=[x for one in kernel.sources for x in (one, one.clamp(-clip, clip))])
     behind = [*behind_norms(kernel, noise)] if declared.normalised_after else []
     if declared.normalised_after:
-        kernel = freed_of_norms(kernel, subject.model)
+        kernel = freed_of_norms(kernel, subject.model, noise)
     places = places_of(declaration, module, length)
     sparse = [*_sparse(call, subject.declaration, length)]
     if call.sparse is not None:  # Whose counts of keys have been compared.

@@ -18,7 +18,7 @@ from spectrope.checkpoints.adapters import FAILURES
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.heads import owner
 from spectrope.checkpoints.audit.starts import match_of
-from spectrope.checkpoints.probes.constant_content import LayerKernel
+from spectrope.checkpoints.probes.constant_content import LateNorm, LayerKernel
 
 VANISHING = 1e-3  # Share of its largest value below which a learned factor leaves nothing to read.
 ALIKE = 1e-3  # Largest departure of a norm's output that is left to rounding, relative to its largest value.
@@ -166,32 +166,71 @@ def _epsilon(norm: nn.Module) -> float:
     return next((float(value) for value in known if isinstance(value, float | int)), 0.0)
 
 
-def freed_of_norms(kernel: LayerKernel, model: nn.Module) -> LayerKernel:
-    """A kernel without the weights of the norms after its rotation, under which pairs keep no norm.
+def freed_of_norms(kernel: LayerKernel, model: nn.Module, noise: float) -> LayerKernel:
+    """A kernel as it was before the norms that follow its rotation, under which pairs keep no norm.
 
-    Its sources are divided by the root mean square of each head, as what it receives has been; those that
-    hold no whole heads are left out.
+    Queries and keys are what the norms took where the kernel takes what they put out, times a factor for each
+    head. Others are divided by the weights of their norm, and may come from sources over their root mean
+    square.
     """
-    if not kernel.norms_after:
+    late, call, sources = kernel.norms_after, kernel.call, kernel.sources
+    if not late:
         return kernel
-    call, norms = kernel.call, [model.get_submodule(name) for name, _ in kernel.norms_after]
-    d, epsilon = call.q.shape[-1], max(_epsilon(norms[0]), FAINTEST)
-    heads = [x.double().view(len(x), -1, d) for x in kernel.sources if x.shape[1] % d == 0]
-    sources = [(x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt()).flatten(1) for x in heads]
-    kernel = replace(kernel, sources=sources)
-    weights: list[Any] = [getattr(norm, "weight", None) for norm in norms]
-    if len(weights) != 2 or not all(isinstance(one, Tensor) for one in weights):
-        return kernel
-    if any(one.shape != call.q.shape[-1:] or not bool((one != 0).all()) for one in weights):
-        return kernel
-    q, k = (x / one.detach().to(x) for x, one in zip((call.q, call.k), weights, strict=True))
-    return replace(kernel, call=replace(call, q=q, k=k))
+    sides = [call.q, call.k]
+    for at, x in enumerate(sides):
+        taken = _taken(x, late, noise)
+        if taken is not None:
+            sides[at] = taken.to(x)
+        elif len(late) == len(sides):
+            norm = model.get_submodule(late[at].name)
+            sides[at], sources = _without_weights(x, norm), [*sources, *_over_rms(sources, x, norm)]
+    return replace(kernel, call=replace(call, q=sides[0], k=sides[1]), sources=sources)
+
+
+def _taken(x: Float[Tensor, "b h t d"], late: Sequence[LateNorm], noise: float) -> Tensor | None:
+    """What one of some norms took, where queries or keys are its outputs, times a factor for each head."""
+    x = x.double()
+    for norm in late:
+        outputs, inputs = (_by_head(one, x) for one in (norm.out.double(), norm.taken))
+        for out, taken in zip(outputs, inputs, strict=False):
+            factor = (x * out).sum((0, 2, 3), keepdim=True) / out.square().sum((0, 2, 3), keepdim=True)
+            if bool((x - factor * out).abs().max() <= (ALIKE + 8 * noise) * x.abs().max()):
+                return taken
+    return None
+
+
+def _by_head(x: Float[Tensor, "b ..."], like: Float[Tensor, "b h t d"]) -> Iterator[Tensor]:
+    """Vectors of all positions as queries and keys are laid out, in each way that fits."""
+    b, h, t, d = like.shape
+    if x.shape == (b, t, h * d):
+        yield x.view(b, t, h, d).transpose(1, 2)
+    if x.shape == (b, t, h, d):
+        yield x.transpose(1, 2)
+    if x.shape == like.shape:
+        yield x
+
+
+def _without_weights(x: Float[Tensor, "b h t d"], norm: nn.Module) -> Float[Tensor, "b h t d"]:
+    """Queries or keys without the weights of a norm; as they are where it has none."""
+    weight = getattr(norm, "weight", None)
+    if not isinstance(weight, Tensor) or weight.shape != x.shape[-1:] or not bool((weight != 0).all()):
+        return x
+    return x / weight.detach().to(x)
+
+
+def _over_rms(sources: list[Tensor], x: Float[Tensor, "b h t d"], norm: nn.Module) -> Iterator[Tensor]:
+    """Sources of whole heads, each head over its root mean square."""
+    d, epsilon = x.shape[-1], max(_epsilon(norm), FAINTEST)
+    for source in sources:
+        if source.shape[1] % d == 0:
+            heads = source.double().view(len(source), -1, d)
+            yield (heads / (heads.square().mean(-1, keepdim=True) + epsilon).sqrt()).flatten(1)
 
 
 def behind_norms(kernel: LayerKernel, noise: float) -> Iterator[Discrepancy]:
     """Factors on queries and keys behind the norms that follow their rotation, on all heads of a side or on
     some."""
-    outputs, call = [out for _, out in kernel.norms_after], kernel.call
+    outputs, call = [norm.first for norm in kernel.norms_after], kernel.call
     grouped = call.k.shape[1] < call.q.shape[1]
     for side, x in (("queries", call.q), ("keys", call.k)):
         matches = [match_of(x[:, head, 0], outputs, noise) for head in range(x.shape[1])]

@@ -35,6 +35,23 @@ VARIES = 1e-2  # Share of the largest value by which an output varies over posit
 
 
 @dataclass(frozen=True, eq=False)
+class LateNorm:
+    """A norm that ran before the kernel and whose outputs vary with the position: what it took was encoded.
+
+    Args:
+        name: Dotted.
+        taken: What it took at every position, with the batch first.
+        out: What it put out.
+        first: The same at the first position, flattened.
+    """
+
+    name: str
+    taken: Float[Tensor, "b ..."]
+    out: Float[Tensor, "b ..."]
+    first: Float[Tensor, "b _"]
+
+
+@dataclass(frozen=True, eq=False)
 class LayerKernel:
     """What one layer's attention applies to content that is the same at every position.
 
@@ -43,8 +60,7 @@ class LayerKernel:
             contents.
         sources: Outputs of the layer's inner modules at the first position, with shape (b, width), in the
             order in which they ran: among them are the queries and keys before any encoding.
-        norms_after: Dotted names of the norms that ran before the kernel and whose outputs vary with the
-            position, and what they put out at the first one: what they received had been encoded.
+        norms_after: Norms that ran behind its encoding.
         ran: Dotted names of the layer's inner modules that ran before the kernel, and some vectors that they
             put out.
         taken: Vectors that norms among them took, likewise.
@@ -54,7 +70,7 @@ class LayerKernel:
 
     call: Call
     sources: list[Float[Tensor, "b _"]]
-    norms_after: tuple[tuple[str, Float[Tensor, "b _"]], ...] = ()
+    norms_after: tuple[LateNorm, ...] = ()
     ran: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
     taken: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
     exercise: Exercise | None = None
@@ -150,7 +166,8 @@ def constant_content(
         UnsupportedError: If a module that attends to short inputs does not at that length.
     """
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
-    norms: dict[str, list[tuple[str, Tensor]]] = {name: [] for name in modules}
+    norms: dict[str, list[LateNorm]] = {name: [] for name in modules}
+    entering: dict[str, Tensor] = {}  # What norms take.
     entered: dict[str, Tensor] = {}
     ran: dict[str, dict[str, Tensor]] = {name: {} for name in modules}
     taken: dict[str, dict[str, Tensor]] = {name: {} for name in modules}
@@ -175,29 +192,30 @@ def constant_content(
     def take(part: str, args: Any, named: dict[str, Any]) -> None:
         if args and isinstance(args[0], Tensor) and args[0].ndim > 1 and inner[part] in taken:
             taken[inner[part]][part] = _some(args[0])
+            entering[part] = args[0].clone()  # Some norms change it in place.
 
     def note(part: str, output: Any) -> None:
         heard = sources.get(inner[part])
         if heard is None or not isinstance(output, Tensor) or output.ndim < 2:
             return
         ran[inner[part]][part] = _some(output)
+        before = _by_row(entering.pop(part, None), contents, length)
         output = _by_row(output, contents, length)
         if output is None:
             return
         first, is_constant = _first_position(output, length)
         if is_constant:
             heard.append(first.clone())  # Some models change it in place.
-        elif part in normalising:
-            norms[inner[part]].append((part, first.clone()))
+        elif before is not None:
+            norms[inner[part]].append(LateNorm(part, before.cpu(), output.clone().cpu(), first.cpu()))
 
     def receive(call: Call) -> None:
         if call.module in sources:
             found = [source.cpu() for source in sources.pop(call.module)]
             tried = exercise(call, seed) if exercised else None
-            after_norms = tuple((part, out.cpu()) for part, out in norms[call.module])
             states = entered.pop(call.module, None)
-            outputs, inputs = ran.pop(call.module), taken.pop(call.module)
-            sink(LayerKernel(call.cpu(), found, after_norms, outputs, inputs, tried, states))
+            outputs, inputs, late = ran.pop(call.module), taken.pop(call.module), norms.pop(call.module)
+            sink(LayerKernel(call.cpu(), found, tuple(late), outputs, inputs, tried, states))
         if not sources:
             raise Enough
 

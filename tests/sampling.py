@@ -1,7 +1,8 @@
 """Tests of many cases of one kind: a seeded sample of them runs, unless all are asked for.
 
-Such tests bear `@pytest.mark.sampled`. `pytest --whole` runs every case, as `make campaigns` does, and so
-does a selection by name.
+Such tests bear `@pytest.mark.sampled`, and those of one kind in several functions its name, as in
+`@pytest.mark.sampled("kill")`. `pytest --whole` runs every case, as `make campaigns` does, and so does a
+selection by name.
 """
 
 import math
@@ -23,11 +24,11 @@ def is_whole(config: pytest.Config) -> bool:
 
 
 def left_out(items: Iterable[pytest.Item], seed: int = SEED) -> set[pytest.Item]:
-    """Cases of sampled tests that are not drawn; each test keeps a quarter of its cases, at least two."""
+    """Cases of sampled tests that are not drawn; each test or kind keeps a quarter, at least two."""
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if item.get_closest_marker("sampled"):
-            cases[item.nodeid.partition("[")[0]].append(item)
+        if mark := item.get_closest_marker("sampled"):
+            cases[mark.args[0] if mark.args else item.nodeid.partition("[")[0]].append(item)
     out = set[pytest.Item]()
     for test, every in cases.items():
         kept = max(LEAST, math.ceil(SHARE * len(every)))

@@ -10,6 +10,7 @@ import pytest
 from campaigns.faults import compiler
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.sampled("campaign")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="this machine has no C compiler")
 
 

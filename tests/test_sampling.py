@@ -11,9 +11,11 @@ from tests.sampling import is_whole, left_out
 class Item:
     nodeid: str
     sampled: bool
+    kind: str = ""
 
-    def get_closest_marker(self, name: str) -> bool:
-        return self.sampled and name == "sampled"
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        args = (self.kind,) if self.kind else ()
+        return pytest.Mark("sampled", args, {}) if self.sampled and name == "sampled" else None
 
 
 def items(n: int, test: str = "tests/test_a.py::test_b", *, sampled: bool = True) -> list[Item]:
@@ -28,6 +30,11 @@ def kept(every: list[Item], seed: int = 0) -> list[Item]:
 @pytest.mark.parametrize(("n", "wanted"), [(1, 1), (2, 2), (5, 2), (8, 2), (9, 3), (100, 25)])
 def test_a_quarter_of_the_cases_is_kept_and_at_least_two(n, wanted):
     assert len(kept(items(n))) == wanted
+
+
+def test_tests_of_one_kind_are_drawn_together():
+    tests = [Item(f"tests/test_a.py::test_{n}", sampled=True, kind="kill") for n in range(9)]
+    assert len(kept(tests)) == 3
 
 
 def test_every_case_of_other_tests_is_kept():

@@ -49,6 +49,7 @@ def outcome(ctx: Context, v: torch.Tensor, encoding: Encoding, causal: bool, imp
 ABLE = [(n, i) for n in FACTORING for i in FAST if IMPLEMENTATIONS[i].objection(build(n), CPU, None) is None]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "impl"), ABLE)
 @pytest.mark.parametrize("causal", [True, False])
 def test_equals_the_reference_in_values_and_gradients(name, causal, impl, monkeypatch):
@@ -208,6 +209,7 @@ def test_of_an_empty_batch_nothing_is_computed(impl, encoding):
     assert [g.shape for g in torch.autograd.grad(out.sum(), leaves)] == [x.shape for x in leaves]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("n_q", "n_k"), [(16, 16), (33, 33), (70, 70), (5, 18)])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", FACTORING)

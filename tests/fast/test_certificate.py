@@ -64,6 +64,7 @@ def test_no_random_case_violates_the_bound(name, causal, tolerance):
     assert max(ratios) <= 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 6])
 def test_adversarial_weights_come_close_to_the_bound_and_never_pass_it(degree):
     """Keys where the error has its peaks, values ±1 by its sign: the mean moves nearly as far as it may."""

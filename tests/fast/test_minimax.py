@@ -42,6 +42,7 @@ def test_linear_programming_finds_no_better_one(degree, low, high):
     assert scale >= best - 1e-7
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("low", "high"), INTERVALS)
 @pytest.mark.parametrize("degree", range(1, 13))
 def test_the_bound_holds_at_points_between_samples_with_many_digits(degree, low, high):

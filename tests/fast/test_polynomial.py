@@ -66,6 +66,7 @@ def short_chunks(monkeypatch):
     monkeypatch.setattr(monomials, "CACHED_PRODUCTS", 2000)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
 @pytest.mark.parametrize(("n_q", "n_k"), LENGTHS)
@@ -74,6 +75,7 @@ def test_equals_the_dense_sums(n_q, n_k, degree, causal):
     compare(*inputs(n_q, n_k), weights(degree, causal))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("n", [1000, 4097])
 def test_equals_the_dense_sums_at_length(n, causal):

@@ -18,6 +18,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("examples")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_examples_run(name, folder, monkeypatch):
     monkeypatch.chdir(folder)

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from tests.figures.browser import browser, complaints
 
+pytestmark = pytest.mark.sampled("notebook")
 CELLS = (
     """
     from dataclasses import dataclass

@@ -34,6 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     return execute([Job(one, tables=()) for one in plan], tmp_path_factory.mktemp("runs"), device="cpu")
 
 
+@pytest.mark.sampled("page in a browser")
 @pytest.mark.parametrize("width", [400, 1200])
 def test_every_row_is_drawn_and_nothing_asked_for(driver, runs, tmp_path, width):
     path = write_shapes(runs, tmp_path / "page.html")

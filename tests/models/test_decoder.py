@@ -51,6 +51,7 @@ def test_every_encoding_trains_in_it(name):
     assert not untouched
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", list(ENCODINGS))
 def test_padding_that_is_masked_changes_nothing(name):
     for causal in (True,) if name == "path" else (True, False):  # PaTH says nothing of the future

@@ -32,6 +32,7 @@ def sweeps(rng, n, size):
     return x.astype(float), x.mean(1)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("aim", AIMS)
 @pytest.mark.parametrize("size", [1000, math.inf])
 def test_a_thousand_sweeps_are_covered_at_all_times_for_all_heads(aim, size):

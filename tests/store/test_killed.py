@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.sampled("kill")
 @pytest.mark.parametrize(("way", "least"), [("events", 30), ("moments", 25)])
 def test_every_file_is_old_or_new_whenever_the_writer_is_killed(tmp_path, way, least):
     script = Path(__file__).with_name("killed.py")

@@ -231,6 +231,7 @@ class TestCalibration:
 
     SLACK = 0.021  # Three standard errors of a share of 2.5 % of 500 draws.
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize(
         ("effect", "word"),
         [

@@ -143,6 +143,7 @@ class TestTaskContract:
         assert len({config_hash(holder) for holder in every}) == len(every)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", list(TASKS))
 @given(data=st.data())
 def test_sizes_are_refused_in_one_line_that_names_the_field_or_they_work(name, data):

@@ -74,6 +74,7 @@ def test_batches_change_nothing():
     assert pieces == pytest.approx(whole, rel=1e-9)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fill", ["zero", "mean", "resample"])
 @pytest.mark.parametrize(("family", "place"), [("gpt2", 1), ("t5", 0), ("t5", 5), ("bert", 1)])
 def test_models_without_rotations_have_effects_too(family, place, fill):

@@ -24,6 +24,7 @@ def kernels(model):
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_kernels_of_constant_content_are_the_same_bit_for_bit(family, monkeypatch):
     model = FAMILIES[family]()

@@ -186,6 +186,7 @@ def test_a_model_whose_cap_is_off_is_planned():
     assert any(head.choice == "polynomial" for made in plans for head in made.heads)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("n_q", "n_k"), [(2, 5), (5, 2), (4, 4), (1, 5), (40, 70)])
 @pytest.mark.parametrize("fast", [True, False])
 def test_without_a_mask_queries_see_the_keys_that_the_library_s_kernel_shows_them(

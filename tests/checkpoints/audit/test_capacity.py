@@ -41,6 +41,7 @@ def scarce(monkeypatch):
     monkeypatch.setattr(capacity, "available_memory", lambda device: 2**22)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", MODELS)
 def test_the_estimate_is_near_what_is_allocated_at_a_larger_length(family):
     model = MODELS[family]()

@@ -39,6 +39,7 @@ def third_query_head_backwards(own, q, k, cos, sin):
     return torch.cat([query[:, :2], own(q, k, cos, -sin)[0][:, 2:3], query[:, 3:]], 1), key
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", ROTARY)
 @pytest.mark.parametrize(
     ("change", "code", "head", "says"),

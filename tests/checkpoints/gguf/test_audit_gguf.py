@@ -28,6 +28,7 @@ def test_a_right_conversion_matches(name, tmp_path):
     assert not audit.findings
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_conversion_is_named_in_its_layers_alone(name, tmp_path):
     case = WRONG[name]

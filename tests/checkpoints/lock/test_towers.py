@@ -28,6 +28,7 @@ def locked(model, **options):
     return lock(model, watch=unwatched, **options)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", [DINO, PIXTRAL, QWEN, "qwen2_5_vl_vision", KIMI])
 def test_an_unchanged_tower_matches_the_file_of_its_lock(family, tmp_path):
     held = locked(small_tower(family))

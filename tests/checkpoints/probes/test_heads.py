@@ -29,6 +29,7 @@ def captured(model, batch=None, ids=IDS):
     return list(layer_heads(subject, whole_sequences(model, ids), places, applied, batch))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "family",
     ["llama-yarn", "gptj", "bloom", "mpt", "deepseek_v3", "bert", "smollm3", "gpt_neox", "capped"],

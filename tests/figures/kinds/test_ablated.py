@@ -37,6 +37,7 @@ def panels(name, runs):
     return FIGURES[name]().panels(runs if isinstance(runs, Tables) else read_tables(runs))
 
 
+@pytest.mark.sampled
 @EVERY_FIGURE
 def test_specifications_are_valid_vega_lite(tables, name):
     figure = FIGURES[name]()
@@ -44,6 +45,7 @@ def test_specifications_are_valid_vega_lite(tables, name):
     alt.VConcatChart.validate(emptied(file_spec(figure, tables)))
 
 
+@pytest.mark.sampled
 @EVERY_FIGURE
 def test_every_figure_is_drawn_as_svg_with_its_names(store, tmp_path, name):
     text = "".join(ET.parse(save_figure(store, name, tmp_path / "figure.svg")).getroot().itertext())

@@ -49,6 +49,7 @@ def test_the_figures_of_the_issue_are_registered():
     assert set(FIGURES) >= {"accuracy", "curves", "heatmap", "loss", "violin"}
 
 
+@pytest.mark.sampled
 @EVERY_FIGURE
 def test_specifications_are_valid_vega_lite(tables, name):
     figure = FIGURES[name]()
@@ -214,6 +215,7 @@ class TestAccuracy:
 class TestShapes:
     """Runs of unusual shape still give every figure."""
 
+    @pytest.mark.sampled
     @EVERY_FIGURE
     def test_twelve_encodings(self, tmp_path, name):
         names = (*ENCODINGS, "kerple", "fire", "yarn", "mine")

@@ -79,6 +79,7 @@ def assert_parity(model: ModularTransformer) -> None:
 FITTING = [name for name in ENCODINGS if name != "fope"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FITTING)
 def test_any_encoding_gives_what_a_plain_transformer_gives(name):
     assert_parity(transformer(encoding=ENCODINGS.config(name)()))

@@ -56,6 +56,7 @@ def one_by_one(model, data, variants, means=None, **how):
     return torch.stack(logits)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("encoding", ["rope", "alibi", "t5", "sinusoidal", "nope"])
 def test_every_single_head_as_one_forward_per_head(encoding, condition):
@@ -67,6 +68,7 @@ def test_every_single_head_as_one_forward_per_head(encoding, condition):
     assert (moved > 1e-2).all()  # every head matters, so that nothing above holds by accident
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("condition", ["controlled", "released", "latent"])
 @pytest.mark.parametrize("fill", FILLS)
 def test_every_fill_as_one_forward_per_head(fill, condition):
@@ -85,6 +87,7 @@ def test_padding_that_cannot_be_cut_off_counts_no_more_than_where_it_can(fill):
     assert_close(engine(kept, data, variants), engine(cut, data, variants), **CLOSE)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("condition", ["controlled", "memory"])
 @pytest.mark.parametrize("fill", ["zero", "position-only"])
 def test_sets_of_heads_across_layers(fill, condition):

@@ -32,6 +32,7 @@ GRADED = np.array([[40, 33, 26, 19, 12, 8, 4, 1]] * 3)  # gap of 7 points, share
 NOTHING = np.zeros((3, 8))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("true", [EQUAL, GRADED, NOTHING])
 @pytest.mark.parametrize("n", [200, 3000])
 def test_equal_and_graded_drops_raise_no_false_deposit(true, n):

@@ -30,6 +30,7 @@ def slope(model, data, layer, head, replacement, step=1e-5):
     return (losses[0] - losses[1]) / (2 * step)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fields", [{}, RELEASED])
 @pytest.mark.parametrize("fill", ["zero", "mean", "resample", "position-only", "content-only"])
 def test_estimates_are_directional_derivatives(fill, fields):

@@ -85,6 +85,7 @@ def test_what_is_finished_is_not_run_again(tmp_path):
     assert {path.name: path.stat().st_mtime_ns for path in again.path.iterdir()} == written
 
 
+@pytest.mark.sampled("kill")
 @pytest.mark.parametrize("measure", ["ablation", "spectrum"])
 def test_a_measurement_that_is_killed_between_its_tables_is_taken_again(tmp_path, monkeypatch, measure):
     whole = complete(Job(tiny(), (measure,)), tmp_path / "whole", CPU)
@@ -255,6 +256,7 @@ def begin_sweep(tmp_path: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.sampled("kill")
 def test_one_signal_saves_every_worker(tmp_path):
     process = begin_sweep(tmp_path)
     process.send_signal(signal.SIGINT)
@@ -266,6 +268,7 @@ def test_one_signal_saves_every_worker(tmp_path):
     assert all(run.has_tensors(CHECKPOINT) and not run.finished for run in runs)
 
 
+@pytest.mark.sampled("kill")
 def test_workers_end_with_a_killed_parent(tmp_path):
     process = begin_sweep(tmp_path)
     children = [
@@ -318,6 +321,7 @@ def test_a_second_error_hides_the_first_no_more(tmp_path):
     assert [row.experiment for row in kept] == [job.experiment for job in jobs]
 
 
+@pytest.mark.sampled("kill")
 def test_a_worker_that_is_killed_is_told_in_a_line(tmp_path):
     def kill(progress):
         for worker in multiprocessing.active_children()[: progress.done > 3]:

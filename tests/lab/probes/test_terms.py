@@ -36,6 +36,7 @@ def test_every_pair_of_tokens_is_at_every_pair_of_positions_once():
     assert not torch.equal(balanced_sequences(WORDS, 8, seed=4).inputs, batch.inputs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["rope", "alibi", "nope", "sinusoidal", "t5", "xpos"])
 def test_shares_and_covariances_of_all_terms_sum_to_one(name):
     found = measured(name, balanced_sequences(WORDS, 5, 0), 5, layer=1)

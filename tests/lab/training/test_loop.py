@@ -183,6 +183,7 @@ def train_at(root: Path) -> None:
     Trainer(tiny(), run_at(root, tiny()), CPU).fit()
 
 
+@pytest.mark.sampled("kill")
 def test_killed_while_writing_a_checkpoint_it_goes_on_bit_for_bit(tmp_path, whole):
     roots = {moment: tmp_path / str(moment) for moment in (1, 4)}
     kill("tests.lab.training.test_loop", roots)

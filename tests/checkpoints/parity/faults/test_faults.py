@@ -78,6 +78,7 @@ def local() -> LocalCopy:
     return LocalCopy.of(open_model(FOLDER, dtype="float32"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_a_simulation_predicts_what_the_fault_does(name: str, local: LocalCopy):
     words, value, inject = CASES[name]

@@ -53,6 +53,7 @@ def rotary_logit(site, lag_of):
     return logit
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_bands_of_pairs_equal_logits_summed_pair_by_pair(kind, index):

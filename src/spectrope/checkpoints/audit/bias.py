@@ -59,10 +59,7 @@ def split_logits(call: Call) -> tuple[float, Float[Tensor, "h i j"] | None]:
     heads = range(call.q.shape[1])
     met, energy = (sum(sums) for sums in zip(*(_met(call, head) for head in heads), strict=True))
     scale = met / energy
-    bias = torch.empty_like(call.logits[0], dtype=torch.float64)
-    for head in heads:  # One at a time: all of them take several times the memory of the logits.
-        bias[head] = _beside_products(call, head, scale)
-    return scale, bias
+    return scale, torch.stack([_beside_products(call, head, scale) for head in heads])
 
 
 def _met(call: Call, head: int) -> tuple[float, float]:
@@ -94,13 +91,11 @@ def depends_on_content(call: Call, scale: float, noise: float) -> bool:
     """
     if call.logits is None:
         return False
-    allowed, differences, sizes = call.allowed[0, 0], list[float](), list[float]()
-    for head in range(call.q.shape[1]):
-        logits, products = call.logits[:2, head].double(), call.products_of(head)[:2].double()
-        first, second = row_centred(logits - scale * products, allowed)
-        differences.append((first - second).abs().max().item())
-        sizes.append(logits.masked_fill(~allowed, 0.0).abs().max().item())
-    return max(differences) > 50 * noise * max(sizes)
+    logits, products = call.logits[:2].double(), call.products()[:2].double()
+    allowed = call.allowed[0, :1]
+    first, second = (row_centred(x, allowed) for x in logits - scale * products)
+    largest = logits.masked_fill(~allowed, 0.0).abs().max()
+    return bool((first - second).abs().max() > 50 * noise * largest)
 
 
 def row_centred(x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, "h i j"]:

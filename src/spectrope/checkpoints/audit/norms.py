@@ -194,7 +194,7 @@ def _taken(x: Float[Tensor, "b h t d"], late: Sequence[LateNorm], noise: float) 
         outputs, inputs = (_by_head(one, x) for one in (norm.out.double(), norm.taken))
         for out, taken in zip(outputs, inputs, strict=False):
             factor = (x * out).sum((0, 2, 3), keepdim=True) / out.square().sum((0, 2, 3), keepdim=True)
-            if bool((x - factor * out).abs().max() <= (ALIKE + 8 * noise) * x.abs().max()):
+            if bool((x - factor * out).abs().max() <= 8 * noise * x.abs().max()):
                 return taken
     return None
 
@@ -203,7 +203,7 @@ def _by_head(x: Float[Tensor, "b ..."], like: Float[Tensor, "b h t d"]) -> Itera
     """Vectors of all positions as queries and keys are laid out, in each way that fits."""
     b, h, t, d = like.shape
     if x.shape == (b, t, h * d):
-        yield x.view(b, t, h, d).transpose(1, 2)
+        yield x.unflatten(-1, (h, d)).transpose(1, 2)
     if x.shape == (b, t, h, d):
         yield x.transpose(1, 2)
     if x.shape == like.shape:

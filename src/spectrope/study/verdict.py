@@ -237,6 +237,7 @@ def _told(finding: PartResult) -> str:
 
 def _too_few(deciding: PartResult, minimum: int, waiting: set[int]) -> str:
     if deciding.n_seeds < minimum:
-        return f"{deciding.n_seeds} of at least {minimum} seeds for {deciding.part.quantity}"
+        beside = f" ({deciding.part.beside})" if deciding.part.beside else ""
+        return f"{deciding.n_seeds} of at least {minimum} seeds for {deciding.part.quantity}{beside}"
     n = len(waiting - deciding.part.values.keys())
     return f"{n} planned seed{'s wait' if n > 1 else ' waits'} for runs of {deciding.part.quantity}"

@@ -95,18 +95,19 @@ def with_all_states(
     keys and values of another width, all values are the first of their own.
     """
     before = states_of(args, given)
-    sides = args[:3] if len(args) >= 3 and all(isinstance(value, Tensor) for value in args[:3]) else ()
-    by_side = [side.shape == before.shape for side in sides] == [True, True, False]
+    sides: list[Any] = [*args[:3]] if all(isinstance(value, Tensor) for value in args[:3]) else []
+    alike = [side.shape == before.shape for side in sides]
+    values = sides[2] if alike == [True, True, False] else None
 
     def other(value: Any) -> Any:
         if not isinstance(value, Tensor) or value.dtype != before.dtype:
             return value
         if value.shape == before.shape:
             return states
-        if by_side and value is sides[2] and value.shape[:2] == before.shape[:2]:
+        if value is values and value.shape[:2] == before.shape[:2]:
             return value[:, :1].expand_as(value)
         pooled = any(value is side for side in sides) and value.shape[::2] == before.shape[::2]
-        return states[:, :1].expand_as(value) if pooled else value
+        return states[:, :1].expand_as(value) if pooled and len(sides) == 3 else value
 
     named = {key: value if "pos" in key else other(value) for key, value in given.items()}
     return tuple(map(other, args)), named

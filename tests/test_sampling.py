@@ -14,8 +14,8 @@ class Item:
     kind: str = ""
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        args = (self.kind,) if self.kind else ()
-        return pytest.Mark("sampled", args, {}) if self.sampled and name == "sampled" else None
+        args = [self.kind] if self.kind else []
+        return pytest.mark.sampled(*args).mark if self.sampled and name == "sampled" else None
 
 
 def items(n: int, test: str = "tests/test_a.py::test_b", *, sampled: bool = True) -> list[Item]:

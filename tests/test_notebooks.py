@@ -12,7 +12,7 @@ TUTORIALS = sorted((Path(__file__).parent.parent / "docs" / "tutorials").glob("*
 PATIENCE = 600  # Seconds that a cell may take before it counts as stuck.
 
 
-@pytest.mark.sampled("notebook")
+@pytest.mark.sampled("walkthrough")
 @pytest.mark.filterwarnings("default")  # Of jupyter and its clients, which are not ours.
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_runs(path, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from tests.figures.browser import browser, complaints
 
-pytestmark = pytest.mark.sampled("notebook")
+pytestmark = pytest.mark.sampled("walkthrough")
 CELLS = (
     """
     from dataclasses import dataclass

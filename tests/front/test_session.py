@@ -53,7 +53,7 @@ def ran(folder, text: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if line[:1].isalnum()]
 
 
-@pytest.mark.sampled("notebook")
+@pytest.mark.sampled("walkthrough")
 def test_other_code_is_another_run_and_is_defined_again_to_be_measured(tmp_path):
     *_, first = ran(tmp_path, FIRST)
     refusal, *told = ran(tmp_path, SECOND)

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = Path(__file__).with_name("ten_minutes.py")
 
 
-@pytest.mark.sampled("notebook")
+@pytest.mark.sampled("walkthrough")
 def test_it_runs_and_leaves_what_it_was_asked_for(tmp_path):
     quiet = os.environ | {"PYTHONWARNINGS": "ignore"}
     done = subprocess.run([sys.executable, SCRIPT], cwd=tmp_path, env=quiet, capture_output=True, text=True)

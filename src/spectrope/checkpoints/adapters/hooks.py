@@ -91,8 +91,8 @@ def with_all_states(
 ) -> tuple[Any, dict[str, Any]]:
     """The arguments with other hidden states, also where a layer takes queries and keys apart.
 
-    Where it takes more keys than queries, all of them get the first of the states. Where it takes queries,
-    keys and values of another width, all values are the first of their own.
+    Where it takes more keys than queries, all of them get the first of the states. Where values alone have
+    another width, each position gets the first of them.
     """
     before = states_of(args, given)
     sides: list[Any] = [*args[:3]] if all(isinstance(value, Tensor) for value in args[:3]) else []

@@ -151,7 +151,7 @@ def _calls(
     *,
     in_turn: bool,
 ) -> dict[str, Call]:
-    """Calls of each layer at these positions, by module, freed of what weights make of a rotation."""
+    """Calls of each layer at these positions, by module, freed of norms and factors behind a rotation."""
     modules = [one.module for one in records]
     if in_turn:
         kernels = far_kernels(model, modules, torch.tensor(positions), seed)

@@ -54,7 +54,7 @@ class Rows:
 
 # Why nothing takes the place of what findings of these codes are about.
 REASONS = {
-    "SPE112": "the values before their rotation are unknown",
+    "SPE112": "the values that the architecture would make are unknown",
     "SPE113": "a norm and a rotation cannot be exchanged after they were applied",
     "SPE114": "the output of the norm cannot be recovered after it",
     "SPE301": "the code adds this bias outside its attention function",

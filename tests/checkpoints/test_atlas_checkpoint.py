@@ -92,12 +92,14 @@ def test_patterns_are_described_for_the_heads_of_the_chosen_layers(model):
 
 def test_bands_in_words():
     assert waves_in_words([1.0, 0.1], 2) == ("6.3 positions per turn", "63 positions per turn")
-    assert waves_in_words([1.0], 2) == ("empty", "6.3 positions per turn")
+    assert waves_in_words([2.0, 1.0, 0.1], 2) == ("3.1 positions per turn", "6.3 to 63 positions per turn")
 
 
 def test_what_is_refused(model):
     with pytest.raises(ConfigError, match="at least 2 of them"):
         atlas_checkpoint(model, "induction", examples=1)
+    with pytest.raises(ConfigError, match=r"at most 8, the number of frequencies .* got 9"):
+        atlas_checkpoint(model, "induction", settings=AtlasSettings(bands=9))
     vast = llama()
     vast.lm_head.weight.data.fill_(3e38)
     with pytest.raises(UnsupportedError, match="no finite loss"):

@@ -81,12 +81,14 @@ def atlas_checkpoint(
         watch: Called with the cells done.
 
     Raises:
-        ConfigError: If there are fewer than two sequences, or no such layer.
+        ConfigError: If there are fewer than two sequences, no such layer, or more bands than frequencies.
         UnsupportedError: If it is no language model with rotary positions, or its loss is not finite.
     """
     settings = settings or AtlasSettings()
     subject, data = CheckpointSubject.of(model), contents(model, on, tokenizer, examples, length)
     require_several(data)
+    frequencies = frequencies_of(model)
+    settings.require_at_most(len(frequencies))
     heads = subject.heads(layers)
     cells = cells_of(heads, settings.bands)
     tokens = None if batch is None else batch * data.width
@@ -99,24 +101,33 @@ def atlas_checkpoint(
         raise UnsupportedError(f"{type(model).__name__} returns no finite loss; take dtype='float32'.")
     table = pl.concat([cell_columns(cells), calls.table], how="horizontal")
     described = pl.DataFrame([vars(head) for head in attended])
-    names = band_names(model, settings.bands)
+    names = waves_in_words(frequencies, settings.bands)
     return CheckpointAtlas(table, described, names, len(data), data.width, calls)
 
 
-def band_names(model: nn.Module, bands: int) -> tuple[str, ...]:
-    """The bands of a model in words, by positions per turn: "6 to 20 positions per turn"."""
+def frequencies_of(model: nn.Module) -> list[float]:
+    """The frequencies at which a model's pairs turn, highest first, in radians per position.
+
+    Raises:
+        UnsupportedError: If no single module turns all layers.
+    """
     rotary_name(model)
     frequencies = rotations_of(model)[0].frequencies.abs().double().cpu().sort(descending=True).values
-    return waves_in_words(frequencies[frequencies > 0].tolist(), bands)
+    return frequencies[frequencies > 0].tolist()
 
 
 def waves_in_words(frequencies: Sequence[float], bands: int) -> tuple[str, ...]:
-    """Bands of frequencies, highest first, by the positions that their pairs take for a turn."""
+    """Bands of frequencies, highest first, in words: "6 to 20 positions per turn".
+
+    Args:
+        frequencies: In radians per position, at least one per band.
+        bands: Number of bands.
+    """
     n, names = len(frequencies), list[str]()
     for index in range(bands):
         turns = [2 * math.pi / frequencies[place] for place in Band(index=index, of=bands).among(n)]
-        ends = dict.fromkeys(f"{float(f'{turn:.2g}'):g}" for turn in (turns[0], turns[-1])) if turns else {}
-        names.append(f"{' to '.join(ends)} positions per turn" if ends else "empty")
+        ends = dict.fromkeys(f"{float(f'{turn:.2g}'):g}" for turn in (turns[0], turns[-1]))
+        names.append(f"{' to '.join(ends)} positions per turn")
     return tuple(names)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "head_parts",
     "lasting",
     "named",
+    "options_again",
     "place_of",
     "plan_bar",
     "print_json",
@@ -70,6 +71,7 @@ from .options import (
     Seeds,
     StopAfter,
     chosen_seeds,
+    options_again,
     refuse_given,
     steps_or_never,
 )

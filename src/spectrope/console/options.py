@@ -72,10 +72,35 @@ def refuse_given(command: Any, names: Sequence[str], told: str) -> None:
     Raises:
         ConfigError: If one of them has been given.
     """
-    defaults = {field.name: field.default for field in fields(command)}
+    given = _given(command)
     for name in names:
-        if getattr(command, name) != defaults[name]:
-            raise ConfigError(f"--{name.replace('_', '-')} {told}")
+        if name in given:
+            raise ConfigError(f"{_typed(name)} {told}")
+
+
+def options_again(command: Any, without: Sequence[str]) -> list[str]:
+    """The options that were given to a command, to be typed again: `["--bands", "2"]`.
+
+    Args:
+        command: The command, a dataclass; a field that differs from its default counts as given.
+        without: Fields to leave out, such as positional ones.
+    """
+    words: list[str] = []
+    for name, value in _given(command).items():
+        if name not in without:
+            values = value if isinstance(value, tuple) else () if value is True else (value,)
+            words += [_typed(name), *map(str, values)]
+    return words
+
+
+def _given(command: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults, by name."""
+    values = ((field, getattr(command, field.name)) for field in fields(command))
+    return {field.name: value for field, value in values if value != field.default}
+
+
+def _typed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 ROOT = Path("runs")

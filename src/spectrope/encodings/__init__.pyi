@@ -102,6 +102,7 @@ __all__ = [
     "is_encoding_class",
     "kernel_band",
     "laws_of",
+    "most_bands",
     "mrope_positions",
     "multiply_pairs",
     "ntk_slowdown",
@@ -115,7 +116,7 @@ __all__ = [
 
 from .alibi import ALiBi, alibi_slopes
 from .axial import AxialRoPE, MixedRoPE, MRoPE
-from .bands import Band, BandChange, Banded, SparesSink, kernel_band, rotating_pairs
+from .bands import Band, BandChange, Banded, SparesSink, kernel_band, most_bands, rotating_pairs
 from .base import (
     ENCODINGS,
     CatalogueEntry,

@@ -36,14 +36,17 @@ class Band(Configured):
         require(0 <= self.index < self.of, self, "index", f"between 0 and {self.of - 1}")
 
     def among(self, n: int) -> range:
-        """Places of the band among n frequencies, highest first."""
+        """Places of the band among n frequencies, highest first; with at most n bands, none is empty."""
         return range(n * self.index // self.of, n * (self.index + 1) // self.of)
 
     def waves(self, n: int) -> range:
-        """Wave numbers of the band among 1, ..., n - 1; wave number 0 is a constant, in no band."""
+        """Wave numbers of the band among 1, ..., n - 1; with at most n - 1 bands, none is empty.
+
+        Wave number 0 is a constant, in no band.
+        """
         last = self.of - self.index
-        low, high = (round(n ** (step / self.of)) for step in (last - 1, last))
-        return range(max(1, low), max(1, high))
+        low, high = (min(n, max(1 + step, round(n ** (step / self.of)))) for step in (last - 1, last))
+        return range(low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +61,35 @@ class RotatingPairs:
     frequencies: Float[Tensor, " m"]
     coordinates: Int[Tensor, "m 2"]
 
+    @property
+    def turning(self) -> int:
+        """How many pairs rotate at a frequency other than 0."""
+        return int(self.frequencies.count_nonzero())
+
     def members(self, band: Band) -> Int[Tensor, " k"]:
         """Numbers of the pairs in a band; pairs that do not rotate belong to no band."""
         order = self.frequencies.abs().argsort(descending=True, stable=True)
         order = order[self.frequencies[order] != 0]
         chosen = band.among(len(order))
         return order[chosen.start : chosen.stop]
+
+
+def most_bands(encoding: Encoding, width: int, length: int) -> int:
+    """The largest number of bands of which none is empty in any head.
+
+    Rotating pairs bound it, or, without them, the waves of the lag kernel.
+
+    Args:
+        encoding: Encoding of a layer.
+        width: Width of its queries and keys.
+        length: Number of tokens of a sequence.
+
+    Raises:
+        UnsupportedError: If the encoding has no frequency bands.
+    """
+    if isinstance(encoding, PerHead):
+        return min(most_bands(part, width, length) for _, part in encoding.parts())
+    return rotating_pairs(encoding, width).turning or length - 1
 
 
 @torch.no_grad()

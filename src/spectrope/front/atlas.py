@@ -125,7 +125,7 @@ def atlas(
         target: A run, a model, or the name of a run or a checkpoint.
         on: Of a model: "induction" (default) or "distance", texts, a file of texts, or token ids.
         tokenizer: The model's, for texts.
-        bands: Frequency bands per head.
+        bands: Frequency bands per head, at most as many as it has frequencies.
         threshold: Drop, in points, above which a cell is said to cost.
         method: "exact" measures all cells on all examples; "adaptive" samples examples only until each cell
             is decided; "screened", for models, measures the cells with the largest first-order effects, and
@@ -225,7 +225,5 @@ def _first_part(encoding: Encoding) -> Encoding:
 
 
 def _periods(waves: range, length: int) -> str:
-    if not waves:
-        return "empty"
     ends = dict.fromkeys(f"{length / wave:.3g}" for wave in (waves[-1], waves[0]))
     return f"waves of {' to '.join(ends)} positions"

@@ -38,7 +38,9 @@ def test_the_atlas_of_a_run_is_stored_and_written(run, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "waves of" in out
     assert "cells that cost more than 5 points" in out
-    assert "Content-Security-Policy" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "Content-Security-Policy" in text
+    assert f"spectrope atlas {run.path} --bands 2 --examples 8 --out atlas.html" in text
     cells = run.frame("atlas-2-bands-8-examples")
     assert cells.filter(intervention="remove-band")["drop"].to_list() == (
         cells.filter(intervention="freeze-band")["drop"].to_list()
@@ -68,6 +70,7 @@ def test_the_atlas_of_a_checkpoint_is_printed_as_json_and_kept_as_a_table(checkp
     [
         (("--length", "16"), "is for checkpoints"),
         (("--bands", "0"), "at least 1"),
+        (("--bands", "99"), "the number of frequencies that a head has; got 99"),
         (("--examples", "3"), "at least 4"),
         (("--threshold", "0"), "above 0 and below 100"),
         (("--out", "atlas.doc"), "saved as"),
@@ -85,6 +88,7 @@ def test_what_a_run_does_not_take(run, options, message, capsys):
         ("llama", ("--task", "distance", "--texts", "a.txt"), "either --task or --texts"),
         ("llama", ("--layers", "7:9"), "at least one of 0 to 1"),
         ("llama", ("--batch", "0"), "at least 1"),
+        ("llama", ("--bands", "99"), "AtlasSettings.bands must be at most 8"),
         ("bloom", (), "no rotary module"),
     ],
 )

@@ -108,9 +108,10 @@ class TestWithoutPosition:
 
     def test_noise_of_an_untrained_model_is_called_in_at_most_one_cell_of_twenty(self):
         """Labels are random, so that no band helps and only chance moves the accuracy."""
-        cells = atlas_tables(subject(decoder(), examples(150)), RunAtlas())["atlas"].drop_nulls("band")
+        how = RunAtlas(settings=AtlasSettings(bands=3))
+        cells = atlas_tables(subject(decoder(), examples(150)), how)["atlas-3-bands"].drop_nulls("band")
         outside = cells.filter((cells["low"] > 0) | (cells["high"] < 0))
-        assert len(cells) == 3 * 4 * 4 * 4
+        assert len(cells) == 3 * 4 * 4 * 3
         assert len(outside) <= 0.05 * len(cells)
 
 
@@ -144,6 +145,13 @@ def test_attention_to_repeated_tokens_is_told_from_attention_to_the_first():
 )
 def test_calls(low, high, call):
     assert call_of(low, high, 5.0) == call
+
+
+@pytest.mark.parametrize(("encoding", "most"), [("rope", 3), ("alibi", 11), ("nope", 11)])
+def test_more_bands_than_frequencies_are_refused_before_anything_is_measured(encoding, most):
+    how = RunAtlas(settings=AtlasSettings(bands=most + 1))
+    with pytest.raises(ConfigError, match=f"at most {most}, .* got {most + 1}"):
+        atlas_tables(subject(decoder(encoding), examples(4)), how)
 
 
 def test_what_an_atlas_refuses():

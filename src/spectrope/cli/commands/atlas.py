@@ -21,6 +21,7 @@ from spectrope.console import (
     JsonOption,
     Own,
     RunsRoot,
+    options_again,
     print_json,
     refuse_given,
     say,
@@ -138,4 +139,7 @@ class Atlas(Checkpoints):
             return path
         if path.suffix.lower() != ".html":
             return measured.figure().save(path)
-        return measured.page(path, shlex.join(["spectrope", "atlas", self.target, "--out", "atlas.html"]))
+        again = options_again(self, without=("target", "out", "json"))
+        return measured.page(
+            path, shlex.join(["spectrope", "atlas", self.target, *again, "--out", "atlas.html"])
+        )

@@ -26,6 +26,18 @@ class AtlasSettings(Configured):
         require(self.bands >= 1, self, "bands", "at least 1")
         require(0 < self.threshold < 100, self, "threshold", "above 0 and below 100 points")
 
+    def require_at_most(self, frequencies: int) -> None:
+        """Refuse more bands than a head has frequencies to divide.
+
+        Args:
+            frequencies: Rotating pairs of a head, or waves of its lag kernel.
+
+        Raises:
+            ConfigError: If a band would be empty.
+        """
+        rule = f"at most {frequencies}, the number of frequencies that a head has"
+        require(self.bands <= frequencies, self, "bands", rule)
+
 
 @dataclass(frozen=True)
 class Cell:

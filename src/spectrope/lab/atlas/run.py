@@ -9,7 +9,7 @@ import torch
 
 from spectrope.attention import additive_mask
 from spectrope.core import Configured, UnsupportedError, Watch, inference, require, unwatched
-from spectrope.encodings import Encoding, Form
+from spectrope.encodings import Encoding, Form, most_bands
 from spectrope.lab.ablation.adaptive import sampled
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.methods import EXAMPLES, TablesByName, TrainedSubject
@@ -51,6 +51,7 @@ def atlas_run(
         watch: Progress callback.
 
     Raises:
+        ConfigError: If there are more bands than a head has frequencies.
         UnsupportedError: If the encoding has no frequency bands.
     """
     tables = atlas_tables(TrainedSubject.of(run, device, watch), how or RunAtlas())
@@ -62,8 +63,7 @@ def atlas_run(
 def atlas_tables(subject: TrainedSubject, how: RunAtlas) -> TablesByName:
     """The cells and the heads of an atlas, by the names of the stored tables."""
     model, settings = subject.model, how.settings
-    for layer in range(model.config.n_layers):
-        require_bands(model.encoding_of(layer))
+    settings.require_at_most(run_frequencies(model))
     data = subject.held_out[: how.examples]
     data = data[counted_labels(model, data.labels) != IGNORED]
     config = model.config
@@ -77,6 +77,20 @@ def atlas_tables(subject: TrainedSubject, how: RunAtlas) -> TablesByName:
     mark += "-adaptive" if how.adaptive else ""
     mark += "" if how.examples == EXAMPLES else size_mark(how.examples)
     return {ATLAS + mark: table, ATLAS_HEADS + mark: pl.DataFrame(patterns_of(subject, data[:LOOKED]))}
+
+
+def run_frequencies(model: Decoder) -> int:
+    """The fewest frequencies that any head has: its rotating pairs, or the waves of its lag kernel.
+
+    Raises:
+        UnsupportedError: If an encoding has no frequency bands.
+    """
+    config = model.config
+    encodings = [model.encoding_of(layer) for layer in range(config.n_layers)]
+    for encoding in encodings:
+        require_bands(encoding)
+    width = config.attention.encoded_dim(config.head_dim)
+    return min(most_bands(encoding, width, config.max_length) for encoding in encodings)
 
 
 def require_bands(encoding: Encoding) -> None:

@@ -7,8 +7,9 @@ import torch
 from tests.lab.ablation.models import LATENT, decoder, examples
 
 from spectrope.core import ConfigError, UnsupportedError
-from spectrope.encodings import ALiBi, Context, PartialDims
-from spectrope.encodings.bands import Band, Banded, RotatingPairs, kernel_band, rotating_pairs
+from spectrope.encodings import ALiBi, Context, PartialDims, PerHead, RoPE
+from spectrope.encodings.bands import Band, Banded, RotatingPairs, kernel_band, most_bands, rotating_pairs
+from spectrope.encodings.per_head import Group
 from spectrope.lab.ablation.banded import read_band
 from spectrope.lab.ablation.engine import ablated_logits
 from spectrope.lab.ablation.fills.base import fill_of
@@ -140,6 +141,22 @@ def test_bands_divide_all_pairs_and_all_waves(n, of):
     bands = [Band(index=index, of=of) for index in range(of)]
     assert [place for band in bands for place in band.among(n)] == list(range(n))
     assert sorted(wave for band in bands for wave in band.waves(n)) == list(range(1, n))
+    assert of > n or all(band.among(n) for band in bands)
+    assert of >= n or all(band.waves(n) for band in bands)
+
+
+def test_every_wave_may_have_a_band_of_its_own():
+    assert [list(Band(index=index, of=11).waves(12)) for index in range(11)] == [
+        [k] for k in range(11, 0, -1)
+    ]
+
+
+def test_the_most_bands_are_the_pairs_that_turn_or_the_waves_of_a_kernel():
+    partial, bias = PartialDims(head_dim=16, fraction=0.25), ALiBi(n_heads=2)
+    assert most_bands(partial, 16, 20) == 2
+    assert most_bands(bias, 16, 20) == 19
+    heads = PerHead.Config(n_heads=2, groups=(Group(encoding=RoPE.Config(head_dim=16)),))
+    assert most_bands(heads.build(), 16, 20) == 8
 
 
 def test_bands_of_a_kernel_and_its_mean_add_up_to_it():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.checkpoints.audit.families import FAMILIES, LENGTH, YARN, llama
+from transformers import StaticCache
 from transformers.models.bloom import modeling_bloom
 from transformers.models.cohere import modeling_cohere
 from transformers.models.llama import modeling_llama
@@ -207,6 +208,32 @@ def restarting_positions(model: Any, patch: Any) -> None:
     )
 
 
+def counted_from_the_end(model: Any, patch: Any) -> None:
+    """Steps of decoding take their position from the number of keys, which a static cache has in advance."""
+    forward = model.model.forward
+
+    def counting(*args: Any, position_ids: Any = None, past_key_values: Any = None, **given: Any) -> Any:
+        if isinstance(past_key_values, StaticCache) and (held := past_key_values.layers[0]).is_initialized:
+            position_ids = torch.full_like(position_ids, held.keys.shape[2] - 1)
+        return forward(*args, position_ids=position_ids, past_key_values=past_key_values, **given)
+
+    patch.setattr(model.model, "forward", counting)
+
+
+def unwritten_keys_seen(model: Any, patch: Any) -> None:
+    """A decoded token sees everything before it, and a static cache has no other end."""
+    build = modeling_llama.create_causal_mask
+
+    def seeing(*args: Any, past_key_values: Any = None, **given: Any) -> Any:
+        mask = build(*args, past_key_values=past_key_values, **given)
+        static = isinstance(past_key_values, StaticCache)
+        return torch.ones_like(mask) if static and mask is not None and mask.shape[-2] == 1 else mask
+
+    patch.setattr(modeling_llama, "create_causal_mask", seeing)
+
+
+CACHED = ("serving mode cached decoding", "serving mode static cache", "serving mode chunked prefill")
+
 SERVING_FAULTS: dict[str, Fault] = {
     "left padding not skipped": Fault(
         "opt",
@@ -218,12 +245,26 @@ SERVING_FAULTS: dict[str, Fault] = {
     "positions restarting in cached decoding": Fault(
         "llama-default",
         restarting_positions,
-        ("serving mode cached decoding", "serving mode chunked prefill"),
+        CACHED,
         "kernel of layer 0",
         "at query",
     ),
     "T5's biases restarting in cached decoding": Fault(
-        "t5", restarting_biases, ("serving mode cached decoding",), "kernel of layer decoder 0", "at query"
+        "t5", restarting_biases, CACHED[:2], "kernel of layer decoder 0", "at query"
+    ),
+    "positions counted from the end of a static cache": Fault(
+        "llama-default",
+        counted_from_the_end,
+        ("serving mode static cache",),
+        "kernel of layer 0",
+        "at query 20",
+    ),
+    "unwritten keys of a static cache seen": Fault(
+        "llama-default",
+        unwritten_keys_seen,
+        ("serving mode static cache",),
+        "mask of layer 0",
+        "keys that are not written yet seen",
     ),
 }
 

@@ -28,13 +28,18 @@ UNPACKED = {
 }
 
 
+NO_STATIC_CACHE = {"bert", "mpt", "mpt-6-heads", "falcon-alibi"}
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_serving_mode_of_an_unmodified_model_agrees(family):
     found = audit(FAMILIES[family](), length=32, serving_modes=True)
     assert [(name, str(finding)) for name, finding in found.findings] == []
-    assert {record.verdict for record in found.serving_modes} == {"matches"}
-    modes = {record.mode for record in found.serving_modes}
+    modes = {record.mode for record in found.serving_modes if record.verdict == "matches"}
+    others = {record.mode for record in found.serving_modes} - modes
+    assert others == ({"static cache"} if family == "falcon-alibi" else set())
+    assert ("static cache" in modes) == (family not in NO_STATIC_CACHE)
     assert "right padding" in modes
     assert ("cached decoding" in modes) == (family != "bert")
     assert ("chunked prefill" in modes) == (family not in ("bert", "t5", "bart"))
@@ -45,7 +50,21 @@ def test_every_serving_mode_of_an_unmodified_model_agrees(family):
 def test_serving_modes_are_no_longer_than_the_model_s_positions(positions):
     model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": positions})
     found = audit(model, serving_modes=True)
-    assert [record.verdict for record in found.serving_modes] == ["matches"] * 5
+    assert [record.verdict for record in found.serving_modes] == ["matches"] * 6
+
+
+def test_a_static_cache_leaves_nothing_on_the_model():
+    model = FAMILIES["gpt2"]()
+    before = set(vars(model))
+    assert "static cache" in {record.mode for record in audit(model, length=32).serving_modes}
+    assert set(vars(model)) == before
+
+
+def test_alibi_of_the_library_s_falcon_does_not_run_with_a_static_cache():
+    """It adds slopes times the tokens so far to logits for all keys that the cache has room for."""
+    found = audit(FAMILIES["falcon-alibi"](), length=32)
+    assert found.ok
+    assert "static cache (RuntimeError" in " ".join(found.unserved)
 
 
 def test_a_serving_mode_that_the_model_refuses_is_one_of_which_nothing_can_be_told(monkeypatch):
@@ -58,6 +77,7 @@ def test_a_serving_mode_that_the_model_refuses_is_one_of_which_nothing_can_be_to
     found = audit(model, length=32, serving_modes=True)
     assert {record.mode: record.verdict for record in found.serving_modes} == {
         "cached decoding": "cannot tell",
+        "static cache": "cannot tell",
         "left padding": "cannot tell",
         "chunked prefill": "matches",
         "right padding": "matches",

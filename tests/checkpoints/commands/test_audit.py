@@ -94,7 +94,7 @@ def test_a_match_ends_with_0(checkpoints, capsys):
     assert "cached decoding" in out
     assert "Every layer applies what the configuration declares, in everything that was tested" in out
     assert (
-        "outputs of attention functions for random inputs. Kernels of cached decoding, left padding, " in out
+        "outputs of attention functions for random inputs. Kernels of cached decoding, static cache, " in out
     )
     closed = " ".join(out.split())
     assert "are those of a plain forward pass, over a few tokens. Not checked: positions from " in closed

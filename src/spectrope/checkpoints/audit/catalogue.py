@@ -517,7 +517,7 @@ FAULTS = (
         "SPE501",
         "a serving mode differs",
         ("kernel of", "mask of"),
-        "Cached decoding, padding or packing gives another kernel than a plain forward pass.",
+        "Decoding from a cache, padding or packing gives another kernel than a plain forward pass.",
         "Positions or biases restart in each call, padding is not skipped, or the attention function that "
         "runs in this mode draws another mask, drops a cap or sees padding.",
         "Count positions from the start of each text in every serving mode, and give the attention function "
@@ -585,7 +585,7 @@ FAULTS = (
         "SPE703",
         "a serving mode changed",
         ("serving mode",),
-        "Cached decoding, padding or packing agreed with a plain forward pass when the checkpoint was "
+        "Decoding from a cache, padding or packing agreed with a plain forward pass when the checkpoint was "
         "locked, but no longer does, or vice versa.",
         "A new version of a library counts positions or builds masks in another way.",
         "Return to the locked version of the library, or report the change to its maintainers; SPE501 "

@@ -83,7 +83,7 @@ class Audit(Checkpoints):
     ] = False
     without_serving_modes: Annotated[
         bool,
-        tyro.conf.arg(help="Skip the serving modes: cached decoding, chunked prefill, padding and packing."),
+        tyro.conf.arg(help="Skip the serving modes: caches, chunked prefill, padding and packing."),
         RARE,
     ] = False
     certificate: CertificateOption = None

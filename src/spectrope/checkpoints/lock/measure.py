@@ -57,7 +57,7 @@ def lock(
     Args:
         model: A Hugging Face model or an `OwnModel`.
         length: Positions; None takes 128, or as many as the model takes.
-        serving_modes: Whether to compare cached decoding, chunked prefill, padding and packing with a plain
+        serving_modes: Whether to compare caches, chunked prefill, padding and packing with a plain
             forward pass.
         contents: Random contents, at least 2.
         name: Where the checkpoint lies, as the lock is to say it.

@@ -7,6 +7,7 @@ __all__ = [
     "AblatedRun",
     "Atlas",
     "Comparison",
+    "ConfigError",
     "Context",
     "Decoder",
     "DecoderConfig",
@@ -14,7 +15,10 @@ __all__ = [
     "Encoding",
     "OwnModel",
     "Run",
+    "SpectropeError",
+    "StoreError",
     "Task",
+    "UnsupportedError",
     "__version__",
     "ablate",
     "ablated",
@@ -56,6 +60,7 @@ from .checkpoints.lock import check, lock
 from .checkpoints.pairs.run import compatible
 from .checkpoints.trackers import tracker
 from .checkpoints.training.watch import watch_training
+from .core.errors import ConfigError, SpectropeError, StoreError, UnsupportedError
 from .core.progress import unwatched
 from .core.version import __version__
 from .encodings.base import ENCODINGS, Encoding

@@ -6,7 +6,18 @@ from collections.abc import Iterable
 
 
 class SpectropeError(Exception):
-    """Base of all errors that a user can fix; the command line prints one line and exits with 2."""
+    """Base of all errors that a user can fix; the command line prints one line and exits with 2.
+
+    Example:
+        >>> import spectrope as sp
+        >>> for name in ("rope", "rotary"):
+        ...     try:
+        ...         print(sp.experiment("distance", name, epochs=1).label)
+        ...     except sp.SpectropeError as error:
+        ...         print("skipped:", type(error).__name__)
+        distance/rope/seed 0
+        skipped: UnknownNameError
+    """
 
 
 class SpectropeWarning(UserWarning):
@@ -14,7 +25,16 @@ class SpectropeWarning(UserWarning):
 
 
 class ConfigError(SpectropeError, ValueError):
-    """A value that breaks a rule."""
+    """A value that breaks a rule; also a `ValueError`.
+
+    Example:
+        >>> import spectrope as sp
+        >>> try:
+        ...     sp.experiment("distance", "rope", epochs=0)
+        ... except sp.ConfigError as error:
+        ...     print(error)
+        TrainingConfig.epochs must be at least 1; got 0.
+    """
 
 
 class UnknownNameError(ConfigError):
@@ -33,11 +53,31 @@ class UnknownNameError(ConfigError):
 
 
 class UnsupportedError(SpectropeError):
-    """A combination that an implementation cannot compute; it refuses rather than fall back silently."""
+    """A combination that an implementation cannot compute; it refuses rather than fall back silently.
+
+    Example:
+        >>> import spectrope as sp
+        >>> plan = sp.experiment("distance", "sinusoidal", epochs=1, n_examples=60)
+        >>> run = sp.train(plan.with_(n_layers=1, n_heads=4), watch=sp.unwatched)
+        >>> try:
+        ...     sp.atlas(run, watch=sp.unwatched)
+        ... except sp.UnsupportedError as error:
+        ...     print(str(error).partition(",")[0])
+        Sinusoidal adds positions to the input
+    """
 
 
 class StoreError(SpectropeError):
-    """A folder that cannot be read or written as a run."""
+    """A folder that cannot be read or written as a run.
+
+    Example:
+        >>> import spectrope as sp
+        >>> try:
+        ...     sp.load_run("nowhere")
+        ... except sp.StoreError as error:
+        ...     print(error)
+        nowhere is not a folder.
+    """
 
 
 class DeviceError(SpectropeError):

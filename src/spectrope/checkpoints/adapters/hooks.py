@@ -1,12 +1,14 @@
 """Forward hooks that are removed on exit."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from spectrope.core import UnsupportedError
 
@@ -169,6 +171,33 @@ def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator
                 stack.enter_context(running(first, halves.widen))
                 stack.enter_context(running(second, halves.narrow))
         yield
+
+
+@contextlib.contextmanager
+def equal_tokens_once(model: nn.Module, attending: Collection[str]) -> Iterator[None]:
+    """Context manager in which the linear layers of attention modules map one token where all are equal.
+
+    Constant content makes them equal, and projections then take most of a forward pass. Only layers of
+    torch's own class do so, as nothing else is sure to map each token alone.
+
+    Args:
+        model: In evaluation mode.
+        attending: Dotted names of its attention modules.
+    """
+    inner = {part for name in attending for part in model.get_submodule(name).modules()}
+    with contextlib.ExitStack() as stack:
+        for module in inner:
+            if type(module) is nn.Linear and "forward" not in vars(module):
+                stack.enter_context(running(module, functools.partial(_once, module)))
+        yield
+
+
+def _once(layer: nn.Linear, x: Tensor) -> Tensor:
+    """What a linear layer makes of tokens, computed for the first alone where the others equal it."""
+    first = x[..., :1, :]
+    alike = x.ndim > 2 and torch.equal(x[..., -1:, :], first) and torch.equal(x, first.expand_as(x))
+    out = linear(first if alike else x, layer.weight, layer.bias)
+    return out.expand(*x.shape[:-1], layer.out_features).contiguous() if alike else out
 
 
 @contextlib.contextmanager

@@ -88,7 +88,7 @@ def trained_length(model: nn.Module) -> int | None:
     """
     config: Any = model.config
     text = config.get_text_config()
-    names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+    names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions")
     stated = (int(getattr(text, name, None) or 0) for name in names)
     positions = next((size for size in stated if size > 0), None)  # XLNet's -1 is no limit
     return None if positions is None else positions - _skipped(model, positions)
@@ -96,13 +96,15 @@ def trained_length(model: nn.Module) -> int | None:
 
 def _skipped(model: nn.Module, rows: int) -> int:
     """Rows of a table of so many before that of the first position, and after that of the last."""
-    padded = (
-        module.padding_idx + 1
+    tables = (
+        (getattr(module, "weight", None), getattr(module, "padding_idx", None))
         for name, module in model.named_modules()
         if "position" in name.rpartition(".")[2]
-        and isinstance(module, nn.Embedding)
-        and module.num_embeddings == rows
-        and module.padding_idx is not None
+    )
+    padded = (
+        padding + 1
+        for table, padding in tables
+        if isinstance(table, Tensor) and isinstance(padding, int) and len(table) == rows
     )
     further = getattr(model.config, "model_type", "") == "prophetnet"  # Its predictions stand one further.
     return max(padded, default=0) + int(further)

@@ -15,7 +15,6 @@ from spectrope.checkpoints.audit.far_layer import NEAR, FarLayer, growth, size_t
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling
 from spectrope.checkpoints.audit.records import LayerRecord
-from spectrope.checkpoints.audit.serving import TOKENS
 from spectrope.checkpoints.probes.far import (
     AROUND,
     DEEPEST,
@@ -28,6 +27,8 @@ from spectrope.checkpoints.probes.far import (
     whole_length,
 )
 from spectrope.core import SpectropeError
+
+SMALL = 32  # Tokens that serving modes have in any model that takes as many.
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,12 @@ def look_far(
 
 
 def _sizes(declaration: Declaration, records: Sequence[LayerRecord]) -> list[int]:
-    """Causal windows, chunks and floors of temperatures that end beyond the tokens of the serving modes."""
+    """Causal windows, chunks and floors of temperatures that may end beyond the tokens of serving modes."""
     masks = (one.declared.mask for one in records if _looks_back(one))
     sizes = {mask.size for mask in masks if mask and mask.size}
     if declaration.get("attn_temperature_tuning"):
         sizes.add(int(declaration.get("floor_scale") or 8192))
-    return sorted(size for size in sizes if size > TOKENS)
+    return sorted(size for size in sizes if size > SMALL)
 
 
 def _out_of_reach(records: Sequence[LayerRecord], length: int, stop: int) -> Iterator[str]:
@@ -127,7 +128,7 @@ def _rotations(
         )
     looked = set[int]()
     for end in (one for one in ends if one > length):
-        positions = chosen_positions(_boundaries(declaration, records), length, end)
+        positions = chosen_positions(boundaries(declaration, records), length, end)
         try:
             near, calls = (
                 _calls(model, records, some, seed, noise, in_turn=in_turn) for some in (NEAR, positions)
@@ -176,12 +177,20 @@ def _ends(declaration: Declaration, length: int, stop: int) -> list[int]:
     return [original, stop] if length < original < stop else [stop]
 
 
+def switches_after(declaration: Declaration) -> int | None:
+    """Tokens after which a schedule turns all positions, also earlier ones, otherwise; None if none does."""
+    parameters = rope_parameters(declaration, layer_type(declaration, 0))
+    if parameters.get("rope_type") not in ("dynamic", "longrope"):
+        return None
+    return trained_before(declaration, parameters)
+
+
 def _grows(declaration: Declaration) -> bool:
     """Whether the schedule changes with the length, beyond the declared one."""
     return rope_parameters(declaration, layer_type(declaration, 0)).get("rope_type") == "dynamic"
 
 
-def _boundaries(declaration: Declaration, records: Sequence[LayerRecord]) -> list[int]:
+def boundaries(declaration: Declaration, records: Sequence[LayerRecord]) -> list[int]:
     """Positions at which an encoding may change."""
     parameters = rope_parameters(declaration, layer_type(declaration, 0))
     fields = (

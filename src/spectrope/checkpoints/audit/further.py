@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -12,6 +13,7 @@ from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_scale import declared_scale
 from spectrope.checkpoints.audit.exercised import carried_out
+from spectrope.checkpoints.audit.far import switches_after
 from spectrope.checkpoints.audit.funnel import blind, position_noise
 from spectrope.checkpoints.audit.local import (
     BANDED,
@@ -40,6 +42,7 @@ from spectrope.core import SpectropeError, dtype_name
 OTHERS, SECOND = "memories and segments", "the second stream of queries"
 PICTURES = "tokens of pictures, whose time, height and width differ"
 SHORT = 16  # Tokens of an input that gets full attention.
+FEWER = 77  # Tokens of a pass after the longest, which end in no whole block of a kernel.
 Findings = Mapping[str, list[Discrepancy]]  # By dotted name of the module.
 
 
@@ -75,6 +78,7 @@ class FurtherPasses:
             passes = (*self._random_blocks(), *self._short_inputs())
         if has_sections(self.probe.declaration):
             passes = (*passes, *self._pictures())
+        passes = (*passes, *self._fewer_tokens())
         for module, one in passes:
             if module in sound:
                 found[module].append(one)
@@ -189,6 +193,30 @@ class FurtherPasses:
         for record in records:
             note = f"of {SHORT} tokens, which get full attention"
             yield from ((record.module, replace(one, note=note)) for one in record.findings)
+
+    def _fewer_tokens(self) -> Iterator[tuple[str, Discrepancy]]:
+        """Fewer tokens than before: a schedule that has grown returns, and none has switched yet.
+
+        One layer of each kind is compared, and all where one differs.
+        """
+        probe = self.probe
+        switch = switches_after(probe.declaration) or self.length
+        tokens = min(FEWER, 3 * self.length // 4, switch - 1)
+        if probe.declaration.model_type in POOLS or tokens < SHORT:
+            return
+        kinds: dict[object, str] = {}
+        for one in self.records:
+            kinds.setdefault((one.stack, one.declared.describe(), one.declared.mask), one.module)
+        with attention_for(probe.model, tokens):
+            modules = attention_modules(probe.inner)
+            run = partial(probe.measured, modules, tokens, exercised=False)
+            records = run(compared=kinds.values()).records
+            records = run().records if any(one.findings for one in records) else records
+        for record in records:
+            for one in record.findings:
+                note = "; ".join(filter(None, (one.note, f"of {tokens} tokens, after more")))
+                yield record.module, replace(one, note=note)
+        self.had.append(f"{tokens} tokens")
 
 
 def _of_global(one: Discrepancy) -> Discrepancy:

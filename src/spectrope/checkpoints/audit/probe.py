@@ -1,5 +1,6 @@
 """Both probes of a model, at any length."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,7 +58,13 @@ class BothProbes:
     seed: int
 
     def measured(
-        self, modules: list[str], length: int, watch: Watch = unwatched, *, exercised: bool = True
+        self,
+        modules: list[str],
+        length: int,
+        watch: Watch = unwatched,
+        *,
+        exercised: bool = True,
+        compared: Container[str] | None = None,
     ) -> Probed:
         """Measure some attention modules at a length.
 
@@ -66,6 +73,7 @@ class BothProbes:
             length: Number of positions.
             watch: Progress callback, called after every layer.
             exercised: Whether to run attention functions on random inputs, up to the length that allows it.
+            compared: Modules that get a record; None stands for all. The others only run.
         """
         inner, absolutes = self.inner, self.absolutes(modules, length)
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
@@ -76,6 +84,8 @@ class BothProbes:
         untried: list[str] = []
 
         def receive(kernel: LayerKernel) -> None:
+            if compared is not None and kernel.call.module not in compared:
+                return
             require_finite(self.model, kernel)
             record, remedies[kernel.call.module] = layer_record(kernel, subject)
             records.append(record)

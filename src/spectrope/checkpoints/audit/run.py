@@ -38,7 +38,7 @@ from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit, VisionRecord
 from spectrope.checkpoints.audit.scales import compare_scales
-from spectrope.checkpoints.audit.serving import MERGED, serving_modes_of
+from spectrope.checkpoints.audit.serving import MERGED, served_tokens, serving_modes_of
 from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
@@ -155,8 +155,9 @@ def audit(
         indexed = indexing.records()
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
         wanted = right if serving_modes is None else serving_modes
-        with attention_for(model, 0):  # As few tokens as serving modes have get full attention.
-            modes = serving_modes_of(model, _whole_names(model, inner), noise, seed) if wanted else None
+        with attention_for(model, 0):  # So few tokens get full attention.
+            tokens, names = served_tokens(model, declaration, compared), _whole_names(model, inner)
+            modes = serving_modes_of(model, names, noise, seed, tokens) if wanted else None
             served = () if modes is None else tuple(modes.check())
             if modes is not None and serving_modes is None:
                 served = tuple(map(modes.by_default, served))

@@ -2,7 +2,8 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -23,14 +24,19 @@ from spectrope.checkpoints.adapters import (
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.exercised import carried_out
-from spectrope.checkpoints.audit.records import ServingRecord
+from spectrope.checkpoints.audit.far import boundaries, switches_after
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.records import LayerRecord, ServingRecord
 from spectrope.checkpoints.probes.constant_content import convolves
 from spectrope.checkpoints.probes.constant_token import constant_token, table_of
 from spectrope.checkpoints.probes.exercise import exercise
 from spectrope.checkpoints.probes.served import Served, kernel_rows
 from spectrope.checkpoints.probes.served import served as served_by
+from spectrope.core.peak import MIB
 
-TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
+TOKENS = 80  # Of a prompt and what is decoded after it: past 64, a usual block or page of kernels.
+STEPS = 8  # Tokens that are decoded, at most.
+KEPT = 64 * MIB  # Of logits in all layers.
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 MERGED = "the model takes them for one"
 BESIDE = "in the row without padding, below one that has some"
@@ -84,13 +90,13 @@ class ServingModes:
     modules: list[str]
     tables: dict[str, int]
     noise: float
-    seed: int = 0
-    tokens: int = TOKENS
+    seed: int
+    tokens: int
 
     @property
     def prompt(self) -> int:
         """Tokens of a prompt; the others are decoded after it."""
-        return 5 * self.tokens // 8
+        return self.tokens - min(STEPS, 3 * self.tokens // 8)
 
     @property
     def padding(self) -> int:
@@ -429,7 +435,27 @@ def _record(mode: str, findings: list[Discrepancy]) -> ServingRecord:
     return ServingRecord(mode, "differs" if kept else "matches", kept)
 
 
-def serving_modes_of(model: nn.Module, modules: list[str], noise: float, seed: int) -> ServingModes:
+def served_tokens(model: nn.Module, declaration: Declaration, records: Sequence[LayerRecord]) -> int:
+    """Tokens of the serving modes: as many as all windows need that the memory for logits allows to end.
+
+    A schedule that grew with a longer sequence is reset only by one that is shorter than the training.
+
+    Args:
+        model: In evaluation mode.
+        declaration: Its configuration.
+        records: Of its layers.
+    """
+    heads = sum(len(one.heads) for one in records)
+    most = math.isqrt(KEPT // (8 * max(heads, 1)))
+    held = [size + STEPS + 1 for size in boundaries(declaration, records)]
+    wanted = max([TOKENS, *(size for size in held if size <= most)])
+    limits = [trained_length(model), switches_after(declaration)]
+    return min([wanted, *(limit - 1 for limit in limits if limit)])
+
+
+def serving_modes_of(
+    model: nn.Module, modules: list[str], noise: float, seed: int, tokens: int
+) -> ServingModes:
     """The serving modes of a whole model.
 
     Args:
@@ -437,9 +463,10 @@ def serving_modes_of(model: nn.Module, modules: list[str], noise: float, seed: i
         modules: Dotted names of its attention modules.
         noise: Relative rounding error of its arithmetic.
         seed: Of the constant content.
+        tokens: Of a prompt and what is decoded after it.
     """
-    # A schedule that grew with a longer sequence is reset only by one that is shorter than the training.
-    tokens = min(TOKENS, (trained_length(model) or TOKENS + 1) - 1)
     absolutes = constant_token(model, modules, tokens)
-    tables = {one.table: int(one.rows[0]) for one in absolutes if one.table}
+    tables = {
+        one.table: int(one.rows[0]) for one in absolutes if one.table and bool((one.rows.diff() == 1).all())
+    }
     return ServingModes(model, modules, tables, noise, seed, tokens)

@@ -16,6 +16,7 @@ from spectrope.checkpoints.adapters import (
     Inputs,
     after,
     before,
+    equal_tokens_once,
     idle_feed_forwards,
     recorded,
     runs_at,
@@ -221,6 +222,7 @@ def constant_content(
 
     with (
         idle_feed_forwards(model, modules),
+        equal_tokens_once(model, modules),
         before(model, modules, replace),
         before(model, normalising, take),
         after(model, inner, note),

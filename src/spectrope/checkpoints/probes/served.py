@@ -13,6 +13,7 @@ from spectrope.checkpoints.adapters import (
     Call,
     after,
     before,
+    equal_tokens_once,
     idle_feed_forwards,
     idle_head,
     recorded,
@@ -73,6 +74,7 @@ def served(
 
     with (
         idle_feed_forwards(model, modules),
+        equal_tokens_once(model, modules),
         idle_head(model),
         before(model, modules, replace),
         after(model, tables, look_up),

@@ -116,7 +116,7 @@ def test_chunks_whose_positions_restart_are_found(monkeypatch):
     assert "chunked prefill" in [one.mode for one in wrong]
     assert found.outcome == "differs"
     chunked = next(record for record in wrong if record.mode == "chunked prefill")
-    assert str(chunked.findings[0]) == "position of token 12: row 12 expected, row 0 effective"
+    assert str(chunked.findings[0]) == "position of token 30: row 30 expected, row 0 effective"
 
 
 def test_conversions_that_would_change_kernels_are_noted():

@@ -93,10 +93,9 @@ def test_a_match_ends_with_0(checkpoints, capsys):
     assert "rotary, base 500000" in out
     assert "cached decoding" in out
     assert "Every layer applies what the configuration declares, in everything that was tested" in out
-    assert (
-        "outputs of attention functions for random inputs. Kernels of cached decoding, static cache, " in out
-    )
     closed = " ".join(out.split())
+    assert "for random inputs. Further passes with fewer tokens (77) showed no difference either." in closed
+    assert "Kernels of cached decoding, static cache, " in closed
     assert "are those of a plain forward pass, over a few tokens. Not checked: positions from " in closed
 
 

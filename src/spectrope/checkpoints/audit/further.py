@@ -216,7 +216,7 @@ class FurtherPasses:
             for one in record.findings:
                 note = "; ".join(filter(None, (one.note, f"of {tokens} tokens, after more")))
                 yield record.module, replace(one, note=note)
-        self.had.append(f"{tokens} tokens")
+        self.had.append(f"fewer tokens ({tokens})")
 
 
 def _of_global(one: Discrepancy) -> Discrepancy:

@@ -131,6 +131,8 @@ class ServingModes:
         checks["right padding"] = partial(self._padded, tokens=slice(0, self.prompt - self.padding))
         if "position_ids" in self._arguments:
             checks["packed sequences"] = self._packed
+        if self._end_of_text is not None:
+            checks["end of text inside"] = self._ended
         return checks
 
     @cached_property
@@ -322,6 +324,23 @@ class ServingModes:
                 continue  # whose first keys hold the tokens before them
             findings += self._differing(module, kernel.part(second), rows)
         return _record(mode, findings)
+
+    @property
+    def _end_of_text(self) -> int | None:
+        """The token that ends texts, where the configuration and the vocabulary have one beside padding."""
+        text = self._config.get_text_config()
+        stated = getattr(text, "eos_token_id", None)
+        end = stated[0] if isinstance(stated, list) and stated else stated
+        known = isinstance(end, int) and 0 <= end < getattr(text, "vocab_size", 0)
+        return end if known and end != getattr(text, "pad_token_id", None) else None
+
+    def _ended(self, mode: str) -> ServingRecord:
+        """The token that ends texts within one text, where neither positions nor the mask may begin anew."""
+        inputs = Inputs(1, self.tokens).of(self.model)
+        for name in {"input_ids", "decoder_input_ids"} & {*inputs}:
+            inputs[name] = inputs[name].clone()
+            inputs[name][0, self.prompt // 2] = self._end_of_text
+        return _record(mode, self._consecutive(self.served(lambda: self.model(**inputs))))
 
     def _generate(self, ids: Int[Tensor, "b t"], mask: Int[Tensor, "b t"], steps: int, **how: Any) -> Any:
         generate: Any = self.model.generate

@@ -28,6 +28,7 @@ from tests.checkpoints.audit.injections import (
 )
 from tests.checkpoints.audit.sweep import FULL, SLIDING, Edited, build
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, StaticSlidingWindowLayer
 from transformers.models.big_bird import modeling_big_bird
 from transformers.models.bigbird_pegasus import modeling_bigbird_pegasus
 from transformers.models.deberta_v2 import modeling_deberta_v2
@@ -53,6 +54,85 @@ DISENTANGLED = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "pos
 
 def nothing(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
     """For faults that are the configuration that the model was built from."""
+
+
+def decoding_without_the_window(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The cache keeps all keys, and one token sees them all."""
+    for name in ("update", "get_seq_length", "get_mask_sizes"):
+        patch.setattr(DynamicSlidingWindowLayer, name, getattr(DynamicLayer, name))
+
+    def all_keys(own: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
+        return own(q, k, v, None if q.shape[2] == 1 else mask)
+
+    attending(all_keys)(model, patch)
+
+
+def one_key_short(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The place of the oldest key that a window needs holds the key after it."""
+    own = DynamicSlidingWindowLayer.update
+
+    def update(self: Any, *args: Any, **given: Any) -> Any:
+        out = own(self, *args, **given)
+        if self.keys.shape[2] == self.sliding_window - 1:
+            self.keys, self.values = self.keys.clone(), self.values.clone()
+            self.keys[:, :, 0], self.values[:, :, 0] = self.keys[:, :, 1], self.values[:, :, 1]
+        return out
+
+    patch.setattr(DynamicSlidingWindowLayer, "update", update)
+
+
+def rolled_early(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    """The token that fills a static cache shifts those before it."""
+    own = StaticSlidingWindowLayer.update
+
+    def update(self: Any, keys: Tensor, values: Tensor, *args: Any, **given: Any) -> Any:
+        out = own(self, keys, values, *args, **given)
+        if keys.shape[2] == 1 and self.cumulative_length_int == self.max_cache_len:
+            self.keys[:, :, :-1] = self.keys[:, :, :-1].roll(-1, dims=2)
+        return out
+
+    patch.setattr(StaticSlidingWindowLayer, "update", update)
+
+
+def base_kept(model: Any, patch: pytest.MonkeyPatch) -> None:
+    """A schedule takes every text for one beyond the training."""
+    patch.setattr(model.model.rotary_emb, "original_max_seq_len", 0)
+
+
+def long_factors_always(model: Any, patch: pytest.MonkeyPatch) -> None:
+    """Short texts turn by the long factors, too."""
+    short, long = (torch.tensor(LONG[f"{length}_factor"]) for length in ("short", "long"))
+    of_tables(lambda f: f * short / long)(model, patch)
+
+
+def anew_after_the_end(model: Any, patch: pytest.MonkeyPatch) -> None:
+    """Positions are counted from the last token that ended a text, as for packed training."""
+    ids: list[Any] = []
+    body, own = model.model, model.model.rotary_emb.forward
+    body.register_forward_pre_hook(
+        lambda _, args, given: ids.append(given.get("input_ids")), with_kwargs=True
+    )
+
+    def forward(x: Tensor, position_ids: Tensor) -> Any:
+        ends = None if ids[-1] is None else ids[-1] == model.config.eos_token_id
+        if ends is not None and ends.shape == position_ids.shape:
+            position_ids = position_ids - torch.where(ends, position_ids, 0).cummax(-1).values
+        return own(x, position_ids)
+
+    patch.setattr(body.rotary_emb, "forward", forward)
+
+
+def biased_across(model: Any, patch: pytest.MonkeyPatch) -> None:
+    """Cross-attention gets the biases of the decoder's first layer."""
+    first = model.decoder.block[0].layer[0].SelfAttention
+    for block in model.decoder.block:
+        crossing = block.layer[1].EncDecAttention
+
+        def forward(states: Tensor, *args: Any, own: Any = crossing.forward, **given: Any) -> Any:
+            keys = given["key_value_states"].shape[1]
+            return own(states, *args, **given | {"position_bias": first.compute_bias(states.shape[1], keys)})
+
+        patch.setattr(crossing, "forward", forward)
 
 
 @dataclass(frozen=True)
@@ -702,6 +782,21 @@ MUSEUM = (
             of("303"), target_of_first),
     Exhibit("content stream that does not see itself", "huggingface/transformers/pull/711", "xlnet",
             of("202"), content_hidden),
+    Exhibit("window forgotten by the kernel of single tokens", "karpathy/nanochat/issues/452", "mistral",
+            of("501"), decoding_without_the_window, declared={"sliding_window": 64}, layers=None),
+    Exhibit("cache one key short of the window", "ml-explore/mlx-lm/pull/390", "mistral", of("501"),
+            one_key_short, declared={"sliding_window": 64}, layers=None),
+    Exhibit("static cache rolled before it is full", "huggingface/transformers/issues/37574", "mistral",
+            of("501"), rolled_early, declared={"sliding_window": 80}, layers=None),
+    Exhibit("base kept after a longer text", "huggingface/transformers/issues/27226", "qwen2", of("101"),
+            base_kept, declared=rope("dynamic") | {"max_position_embeddings": 64}),
+    Exhibit("long factors whatever the text", "vllm-project/vllm/pull/27431", "phi3", of("102"),
+            long_factors_always, declared={"rope_parameters": LONG | {"factor": None},
+                                           "original_max_position_embeddings": 32}),
+    Exhibit("positions begin anew after the end of a text", "swiss-ai/Megatron-LM/pull/40", "llama",
+            of("501"), anew_after_the_end, layers=None),
+    Exhibit("bias of self-attention in cross-attention", "guillaume-be/rust-bert/pull/171", "t5", of("116"),
+            biased_across),
     Exhibit("<cls> not kept apart", "huggingface/transformers/pull/6908", "funnel", of("303"),
             not_apart, layers=range(5)),
 )  # fmt: skip

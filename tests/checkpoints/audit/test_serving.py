@@ -9,8 +9,11 @@ from tests.checkpoints.audit.families import FAMILIES, GPT2, GROUPED, ODD, build
 from tests.checkpoints.audit.injections import masked
 from transformers.models.qwen3 import modeling_qwen3
 
+from spectrope.checkpoints.adapters import declared_config
 from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.run import LATER
+from spectrope.checkpoints.audit.serving import served_tokens
 from spectrope.checkpoints.audit.text import closing
 from spectrope.checkpoints.commands.audit import reasons
 
@@ -51,6 +54,35 @@ def test_serving_modes_are_no_longer_than_the_model_s_positions(positions):
     model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": positions})
     found = audit(model, serving_modes=True)
     assert [record.verdict for record in found.serving_modes] == ["matches"] * 6
+
+
+@pytest.mark.parametrize(("window", "tokens"), [(24, 80), (100, 103), (4096, 80)])
+def test_serving_modes_cross_the_end_of_a_window_that_they_can_hold(window, tokens):
+    model = build("Mistral", **GROUPED | {"sliding_window": window})
+    found = audit(model, length=32)
+    assert found.outcome == "matches"
+    assert served_tokens(model, Declaration(**declared_config(model)), found.layers) == tokens
+    named = (f"the end of a window of {window} in serving modes, which have {tokens} tokens",)
+    assert found.unserved == (named if window > tokens else ())
+
+
+def test_serving_modes_stay_below_the_length_at_which_a_schedule_switches():
+    model = FAMILIES["llama-dynamic"]()
+    found = audit(model, length=32)
+    trained = model.config.max_position_embeddings
+    tokens = served_tokens(model, Declaration(**declared_config(model)), found.layers)
+    assert tokens == min(80, trained - 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "padding", "has"),
+    [(2, 0, True), ([3, 2], 0, True), (2, 2, False), (None, 0, False), (999, 0, False)],
+)
+def test_the_end_of_a_text_is_a_token_of_the_vocabulary_beside_that_of_padding(end, padding, has):
+    model = FAMILIES["llama-default"]()
+    model.config.eos_token_id, model.config.pad_token_id = end, padding
+    modes = {record.mode for record in audit(model, length=32).serving_modes}
+    assert ("end of text inside" in modes) == has
 
 
 def test_a_static_cache_leaves_nothing_on_the_model():

@@ -56,6 +56,7 @@ FAULTS = (
         "Fast pairs barely change, so short texts look plausible; the error of a pair's angle grows in "
         "proportion to the distance.",
         (
+            "huggingface/transformers/issues/27226",
             "sgl-project/SpecForge/issues/265",
             "huggingface/candle/pull/3746",
             "lyogavin/airllm/pull/369",
@@ -77,6 +78,7 @@ FAULTS = (
         "Build the frequencies from every field of the declared `rope_parameters`.",
         "As for a wrong base: the error of a pair's angle grows in proportion to the distance.",
         (
+            "vllm-project/vllm/pull/27431",
             "allenai/OLMo-core/pull/330",
             "Open-Athena/MarinFold/pull/198",
             "antonellof/ferrox/issues/39",
@@ -291,6 +293,22 @@ FAULTS = (
             "Blaizzy/mlx-vlm/pull/576",
             "osaurus-ai/vmlx-swift/pull/225",
             "vllm-project/vllm-omni/pull/1784",
+        ),
+    ),
+    Fault(
+        "SPE116",
+        "cross-attention knows positions",
+        ("position in cross-attention", "mask of cross-attention"),
+        "A decoder's attention to its encoder depends on the position, or leaves out keys.",
+        "The bias, rotation or causal mask of self-attention is also applied to cross-attention.",
+        "Apply neither positions nor a mask other than that of padding there; the encoder's states hold the "
+        "positions.",
+        "Present from the first token on; a bias or rotation grows with the distance between the places in "
+        "both sequences, which have no common order.",
+        (
+            "guillaume-be/rust-bert/pull/171",
+            "huggingface/transformers/issues/7323",
+            "huggingface/transformers/pull/4499",
         ),
     ),
     Fault(
@@ -524,6 +542,10 @@ FAULTS = (
         "of each mode the same mask and options.",
         "Depends on the serving mode; see the query and key named in the finding.",
         (
+            "karpathy/nanochat/issues/452",
+            "ml-explore/mlx-lm/pull/390",
+            "huggingface/transformers/issues/37574",
+            "swiss-ai/Megatron-LM/pull/40",
             "huggingface/transformers/issues/43082",
             "unslothai/unsloth/issues/3699",
             "ndif-team/nnsight/pull/673",

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from spectrope.checkpoints.adapters import FAILURES, POOLS, layer_name, trained_length
+from spectrope.checkpoints.adapters import FAILURES, POOLS, Call, layer_name, trained_length
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to, sparse_modules
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_scale import declared_scale
@@ -35,10 +35,16 @@ from spectrope.checkpoints.audit.sections import (
     reach_of_pictures,
 )
 from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
-from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
+from spectrope.checkpoints.probes.constant_content import (
+    LayerKernel,
+    attending_modules,
+    attention_modules,
+    constant_content,
+)
 from spectrope.checkpoints.probes.far import far_kernels
 from spectrope.core import SpectropeError, dtype_name
 
+CROSSING = "attention of the decoder to the encoder"
 OTHERS, SECOND = "memories and segments", "the second stream of queries"
 PICTURES = "tokens of pictures, whose time, height and width differ"
 SHORT = 16  # Tokens of an input that gets full attention.
@@ -78,7 +84,7 @@ class FurtherPasses:
             passes = (*self._random_blocks(), *self._short_inputs())
         if has_sections(self.probe.declaration):
             passes = (*passes, *self._pictures())
-        passes = (*passes, *self._fewer_tokens())
+        passes = (*passes, *self._crossing(), *self._fewer_tokens())
         for module, one in passes:
             if module in sound:
                 found[module].append(one)
@@ -194,6 +200,32 @@ class FurtherPasses:
             note = f"of {SHORT} tokens, which get full attention"
             yield from ((record.module, replace(one, note=note)) for one in record.findings)
 
+    def _crossing(self) -> list[tuple[str, Discrepancy]]:
+        """A decoder attends to its encoder without positions, and to all of it."""
+        inner, tokens = self.probe.inner, min(FEWER, self.length)
+        crossing = [name for name, elsewhere in attending_modules(inner).items() if elsewhere]
+        if not crossing:
+            return []
+        layers = {(one.stack, one.layer): one.module for one in self.records}
+        calls: list[Call] = []
+        try:
+            constant_content(
+                inner, crossing, tokens, lambda kernel: calls.append(kernel.call), seed=self.probe.seed
+            )
+        except (SpectropeError, *FAILURES):
+            self.left_out.append(f"{CROSSING}, at which the model did not run")
+            return []
+        if {layer_name(call.module) for call in calls} <= layers.keys():
+            self.had.append(CROSSING)
+        else:
+            self.left_out.append(CROSSING)
+        return [
+            (layers[layer], one)
+            for call in calls
+            if (layer := layer_name(call.module)) in layers
+            for one in crossing_findings(call, self.probe.noise)
+        ]
+
     def _fewer_tokens(self) -> Iterator[tuple[str, Discrepancy]]:
         """Fewer tokens than before: a schedule that has grown returns, and none has switched yet.
 
@@ -217,6 +249,22 @@ class FurtherPasses:
                 note = "; ".join(filter(None, (one.note, f"of {tokens} tokens, after more")))
                 yield record.module, replace(one, note=note)
         self.had.append(f"fewer tokens ({tokens})")
+
+
+def crossing_findings(call: Call, noise: float) -> Iterator[Discrepancy]:
+    """Where constant content gives logits that differ, or keys that are hidden.
+
+    Args:
+        call: Of attention from one sequence to another.
+        noise: Relative rounding error of the arithmetic.
+    """
+    logits = call.unmasked().double()
+    gap, size = (logits.amax((2, 3)) - logits.amin((2, 3))).max(), logits.abs().max()
+    if not bool(gap <= 50 * noise * size):
+        text = f"logits vary by {gap.item():.3g} over equal queries and keys"
+        yield Discrepancy("position in cross-attention", "none", text)
+    if not bool(call.allowed.all()):
+        yield Discrepancy("mask of cross-attention", "none", "keys hidden")
 
 
 def _of_global(one: Discrepancy) -> Discrepancy:

@@ -38,7 +38,7 @@ from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit, VisionRecord
 from spectrope.checkpoints.audit.scales import compare_scales
-from spectrope.checkpoints.audit.serving import MERGED, served_tokens, serving_modes_of
+from spectrope.checkpoints.audit.serving import MERGED, served_tokens, serving_modes_of, uncrossed
 from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
@@ -179,7 +179,9 @@ def audit(
         far=far,
         impacts=tuple(tuple(next(impacts) for _ in some) for some in every),
         serving_modes=tuple(one for one in served if one not in refused),
-        unserved=(LATER,) if serving_modes is None and not right else (*map(str, refused), *blocks),
+        unserved=(LATER,)
+        if serving_modes is None and not right
+        else (*map(str, refused), *blocks, *(uncrossed(compared, tokens) if served else ())),
         notes=notes,
         unread=probed.unread,
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),

@@ -35,7 +35,7 @@ from spectrope.checkpoints.probes.served import served as served_by
 from spectrope.core.peak import MIB
 
 TOKENS = 80  # Of a prompt and what is decoded after it: past 64, a usual block or page of kernels.
-STEPS = 8  # Tokens that are decoded, at most.
+STEPS = 6  # Tokens that are decoded, at most: half of them, where the memory allows, behind a window.
 KEPT = 64 * MIB  # Of logits in all layers.
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 MERGED = "the model takes them for one"
@@ -200,19 +200,15 @@ class ServingModes:
 
         Behind an encoder, which reads the prompt, a decoder begins with one token.
         """
-        return self._decoded(mode, self.tokens - self.prompt)
+        return self._decoded(mode)
 
     def _static(self, mode: str) -> ServingRecord:
-        """The same from a cache that is allocated in advance, so that it holds keys not yet written.
-
-        Half as many tokens show this, and take half the time.
-        """
-        steps = (self.tokens - self.prompt + 1) // 2
+        """The same from a cache that is allocated in advance, so that it holds keys not yet written."""
         with _restored(self.model, "_previous_max_cache_length"):
-            return self._decoded(mode, steps, cache_implementation="static", disable_compile=True)
+            return self._decoded(mode, cache_implementation="static", disable_compile=True)
 
-    def _decoded(self, mode: str, steps: int, **how: Any) -> ServingRecord:
-        ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
+    def _decoded(self, mode: str, **how: Any) -> ServingRecord:
+        ids, steps = Inputs(1, self.prompt).of(self.model)["input_ids"], self.tokens - self.prompt
         received = self.served(lambda: self._generate(ids, torch.ones_like(ids), steps, **how))
         return _record(mode, self._consecutive(received))
 
@@ -466,10 +462,19 @@ def served_tokens(model: nn.Module, declaration: Declaration, records: Sequence[
     """
     heads = sum(len(one.heads) for one in records)
     most = math.isqrt(KEPT // (8 * max(heads, 1)))
-    held = [size + STEPS + 1 for size in boundaries(declaration, records)]
+    held = [size + STEPS // 2 for size in boundaries(declaration, records)]
     wanted = max([TOKENS, *(size for size in held if size <= most)])
     limits = [trained_length(model), switches_after(declaration)]
     return min([wanted, *(limit - 1 for limit in limits if limit)])
+
+
+def uncrossed(records: Sequence[LayerRecord], tokens: int) -> tuple[str, ...]:
+    """Windows and chunks that do not end within so many tokens of serving modes, in words."""
+    masks = (one.declared.mask for one in records)
+    sizes = sorted({mask.size for mask in masks if mask and mask.size and mask.size >= tokens})
+    return tuple(
+        f"the end of a window of {size} in serving modes, which have {tokens} tokens" for size in sizes
+    )
 
 
 def serving_modes_of(

@@ -235,7 +235,7 @@ class ServingModes:
         for table, looked_up in received.rows.items():
             start = 0
             for rows in map(_of_first, looked_up):
-                findings += self._misplaced(table, rows, start)
+                findings += self._misplaced(table, rows[: self.tokens - start], start)  # without filling up
                 start += len(rows)
         for module, calls in received.calls.items():
             each = len(self.reference[module])

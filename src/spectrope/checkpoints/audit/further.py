@@ -84,7 +84,9 @@ class FurtherPasses:
             passes = (*self._random_blocks(), *self._short_inputs())
         if has_sections(self.probe.declaration):
             passes = (*passes, *self._pictures())
-        passes = (*passes, *self._crossing(), *self._fewer_tokens())
+        if getattr(self.probe.inner.config, "is_encoder_decoder", False):
+            passes = (*passes, *self._crossing())
+        passes = (*passes, *self._fewer_tokens())
         for module, one in passes:
             if module in sound:
                 found[module].append(one)
@@ -240,7 +242,8 @@ class FurtherPasses:
         for one in self.records:
             kinds.setdefault((one.stack, one.declared.describe(), one.declared.mask), one.module)
         with attention_for(probe.model, tokens):
-            modules = attention_modules(probe.inner)
+            sparse = full_attention_up_to(probe.inner) > 0
+            modules = attention_modules(probe.inner) if sparse else [one.module for one in self.records]
             run = partial(probe.measured, modules, tokens, exercised=False)
             records = run(compared=kinds.values()).records
             records = run().records if any(one.findings for one in records) else records

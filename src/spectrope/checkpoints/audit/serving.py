@@ -35,7 +35,7 @@ from spectrope.checkpoints.probes.served import served as served_by
 from spectrope.core.peak import MIB
 
 TOKENS = 80  # Of a prompt and what is decoded after it: past 64, a usual block or page of kernels.
-STEPS = 6  # Tokens that are decoded, at most: half of them, where the memory allows, behind a window.
+STEPS = 4  # Tokens that are decoded, at most: half of them, where the memory allows, behind a window.
 KEPT = 64 * MIB  # Of logits in all layers.
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 MERGED = "the model takes them for one"

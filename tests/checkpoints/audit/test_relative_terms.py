@@ -1,5 +1,6 @@
 """Relative terms of logits that depend on the content: XLNet's, DeBERTa's and ProphetNet's."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +113,12 @@ def head_alone(own: Any, x: Tensor, head: int, change: Callable[[Tensor], Tensor
     return torch.where(chosen, change(x), x)
 
 
+def rounded_down(_: Any, lag: Tensor, n: int, reach: int) -> Tensor:
+    half = n // 2
+    steps = torch.log(lag.abs().clamp(min=half) / half) / math.log((reach - 1) / half) * (half - 1)
+    return torch.where(lag.abs() <= half, lag, (half + steps.floor().long()) * lag.sign())
+
+
 ATTENTION = modeling_deberta_v2.DisentangledSelfAttention
 BIAS = "disentangled_attention_bias"
 LATER, BUCKETS = modeling_deberta_v2, "16 log buckets up to lag 128"
@@ -220,6 +227,12 @@ FAULTS = (
           function(*RELATIVE_BIAS, lambda own, *a: own(*a) / 4), of(303), "0.25 times it"),
     Fault("no biases", "prophetnet", function(*RELATIVE_BIAS, lambda own, *a: 0 * own(*a)), of(110),
           "none effective"),
+    Fault("rows of both sides one earlier", "deberta-v2",
+          function(LATER, "build_relative_position", lambda own, *a, **g: own(*a, **g) - 1), of(302),
+          "the rows 1 before them, those 1 after them in position to content"),
+    Fault("buckets rounded down", "deberta-v2",
+          function(LATER, "make_log_bucket_position", rounded_down), of(302),
+          f"{BUCKETS} declared, {BUCKETS}, rounded down"),
 )  # fmt: skip
 
 

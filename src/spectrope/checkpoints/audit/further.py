@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import FAILURES, POOLS, Call, layer_name, trained_length
+from spectrope.checkpoints.adapters import FAILURES, POOLS, Call, before, layer_name, trained_length
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to, sparse_modules
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_scale import declared_scale
@@ -36,6 +37,7 @@ from spectrope.checkpoints.audit.sections import (
 )
 from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
 from spectrope.checkpoints.probes.constant_content import (
+    ELSEWHERE,
     LayerKernel,
     attending_modules,
     attention_modules,
@@ -211,9 +213,10 @@ class FurtherPasses:
         layers = {(one.stack, one.layer): one.module for one in self.records}
         calls: list[Call] = []
         try:
-            constant_content(
-                inner, crossing, tokens, lambda kernel: calls.append(kernel.call), seed=self.probe.seed
-            )
+            with before(inner, crossing, _with_equal_keys):
+                constant_content(
+                    inner, crossing, tokens, lambda kernel: calls.append(kernel.call), seed=self.probe.seed
+                )
         except (SpectropeError, *FAILURES):
             self.left_out.append(f"{CROSSING}, at which the model did not run")
             return []
@@ -252,6 +255,12 @@ class FurtherPasses:
                 note = "; ".join(filter(None, (one.note, f"of {tokens} tokens, after more")))
                 yield record.module, replace(one, note=note)
         self.had.append(f"fewer tokens ({tokens})")
+
+
+def _with_equal_keys(_: str, args: Any, given: dict[str, Any]) -> Any:
+    """Arguments of cross-attention with the encoder's first state at every position."""
+    sides = {side: given[side] for side in ELSEWHERE if isinstance(given.get(side), Tensor)}
+    return args, given | {side: states[:, :1].expand_as(states) for side, states in sides.items()}
 
 
 def crossing_findings(call: Call, noise: float) -> Iterator[Discrepancy]:

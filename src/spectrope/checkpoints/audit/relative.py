@@ -1,5 +1,6 @@
 """Relative terms of logits that depend on the content too: what a configuration declares of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,9 +57,16 @@ class LogBuckets:
 
     def of(self, lag: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
         """Bucket of each lag, 0 that of lag 0."""
+        return self._rounded(lag, torch.ceil)
+
+    def of_floors(self, lag: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """Bucket of each lag if its logarithm is rounded down instead of up."""
+        return self._rounded(lag, torch.floor)
+
+    def _rounded(self, lag: Int[Tensor, " n"], whole: Callable[[Tensor], Tensor]) -> Int[Tensor, " n"]:
         half, size = self.n_buckets // 2, lag.abs()
         ratio = torch.tensor((self.max_distance - 1) / half)
-        steps = torch.ceil(torch.log(size.clamp(min=half) / half) / torch.log(ratio) * (half - 1)).long()
+        steps = whole(torch.log(size.clamp(min=half) / half) / torch.log(ratio) * (half - 1)).long()
         buckets = torch.where(size <= half, lag, (half + steps) * lag.sign())
         return buckets.clamp(-self.n_buckets, self.n_buckets - 1)
 

@@ -147,6 +147,9 @@ def _shifted_keys(seen: Logits, parts: Sequence[Summand], term: RelativeTerm) ->
         words = f"those of keys {count} {'earlier' if by > 0 else 'later'}"
         signs = [-by if part.name == "position to content" else by for part in parts]
         yield fitted(words, parts, [lambda lag, s=s: term.lookup.of(lag + s) for s in signs], seen)
+        sides = ("after", "before") if by > 0 else ("before", "after")
+        words = f"the rows {abs(by)} {sides[0]} them, those {abs(by)} {sides[1]} them in position to content"
+        yield fitted(words, parts, [lambda lag, s=s: term.lookup.of(lag) + s for s in signs], seen)
 
 
 def _mistakes(term: RelativeTerm, limit: int) -> Iterator[tuple[str, Where]]:
@@ -161,6 +164,8 @@ def _mistakes(term: RelativeTerm, limit: int) -> Iterator[tuple[str, Where]]:
     for by in SHIFTS:
         words = f"the rows {abs(by)} {'after' if by > 0 else 'before'} them"
         yield words, lambda lag, by=by: lookup.of(lag) + by
+    if isinstance(lookup, LogBuckets):
+        yield f"{lookup}, rounded down", lookup.of_floors
     if isinstance(lookup, Lags) and lookup.ahead is not None:
         shorter, moved = Lags(limit, limit + 1), limit + 1 - lookup.ahead
         yield f"{shorter}, from the first row of the table", lambda lag: shorter.of(lag) + moved

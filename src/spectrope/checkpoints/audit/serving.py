@@ -326,7 +326,7 @@ class ServingModes:
         """The token that ends texts, where the configuration and the vocabulary have one beside padding."""
         text = self._config.get_text_config()
         stated = getattr(text, "eos_token_id", None)
-        end = stated[0] if isinstance(stated, list) and stated else stated
+        end: Any = stated[0] if isinstance(stated, list) and stated else stated
         known = isinstance(end, int) and 0 <= end < getattr(text, "vocab_size", 0)
         return end if known and end != getattr(text, "pad_token_id", None) else None
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 from tests.checkpoints.audit.families import BLOOM, GPT2, GROUPED, LLAMA4, ROPES, build, llama
+from tests.checkpoints.audit.injections import attending
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
 
@@ -201,6 +202,21 @@ def test_a_pass_over_all_positions_is_shorter_where_attention_is_computed():
 def test_ends_of_windows_are_looked_at_behind_a_cache():
     assert audit(SOUND["a long window"](), length=LENGTH).far.windows == (4096,)
     assert audit(SOUND["chunks and a temperature"](), length=LENGTH).far.windows == (8192,)
+
+
+@pytest.mark.parametrize("window", [1024, 4096])
+def test_a_window_that_the_function_forgets_for_single_tokens_is_named(window, monkeypatch):
+    """It gets the mask, and leaves it out."""
+    model = mistral(sliding_window=window)
+
+    def forgetful(own, q, k, v, mask, given):
+        return own(q, k, v, None if q.shape[2] == 1 else mask)
+
+    attending(forgetful)(model, monkeypatch)
+    found = audit(model, length=LENGTH, serving_modes=False)
+    said = f"mask: causal window {window} declared, causal effective (looked at behind {window + 2} tokens"
+    assert [where for where, _ in found.findings] == ["layer 0", "layer 1"]
+    assert all(str(finding).startswith(said) for _, finding in found.findings)
 
 
 def test_what_was_not_looked_at_is_said():

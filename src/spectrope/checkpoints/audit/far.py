@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -11,10 +12,12 @@ from spectrope.checkpoints.adapters import FAILURES, Call
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters, trained_before
+from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.far_layer import NEAR, FarLayer, growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling
 from spectrope.checkpoints.audit.records import LayerRecord
+from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.checkpoints.probes.far import (
     AROUND,
     DEEPEST,
@@ -215,29 +218,37 @@ def _windows(
     """Sizes whose ends were looked at; adds to findings."""
     seen: list[int] = []
     for size in sizes:
-        calls = None
+        around = alone = None
         if size <= DEEPEST and takes_past(model):
+            behind = partial(masks_behind, model, [one.module for one in records], seed=seed)
             with contextlib.suppress(
                 SpectropeError, *FAILURES
             ):  # which models with caches of their own raise
-                calls = masks_behind(model, [one.module for one in records], size - AROUND, seed)
-        if calls is None:
+                around, alone = behind(size - AROUND), behind(size + AROUND, tokens=1)
+        if around is None or alone is None:
             unchecked.append(f"what changes after {size} tokens")
             continue
         seen.append(size)
         for one in records:
             if one.verdict == "matches":
-                call, past = calls[one.module], size - AROUND
+                call, past = around[one.module].call, size - AROUND
                 places = range(past, past + call.q.shape[2])
                 grown = growth(call, declaration, one.module, places, size_tolerance(noise))
-                findings[one.module] += [*_ends_of(call, one, size), *grown]
+                wrong = [*_ends_of(call, one, past)] or [*_alone(alone[one.module], one, size + AROUND)]
+                findings[one.module] += [*wrong, *grown]
     return seen
 
 
-def _ends_of(call: Call, record: LayerRecord, size: int) -> Iterator[Discrepancy]:
+def _alone(kernel: LayerKernel, record: LayerRecord, past: int) -> list[Discrepancy]:
+    """The same for one token behind the window, by what its attention function does with random inputs."""
+    call, unexplained = carried_out(kernel.call, kernel.exercise)
+    return [*_ends_of(call, record, past)] or unexplained
+
+
+def _ends_of(call: Call, record: LayerRecord, past: int) -> Iterator[Discrepancy]:
     """Where queries around the end of a window see other keys than declared."""
     mask, n, m = record.declared.mask, call.allowed.shape[-2], call.allowed.shape[-1]
-    if mask is None or m != size - AROUND + n or not _looks_back(record):
+    if mask is None or m != past + n or not _looks_back(record):
         return
     query = torch.arange(m - n, m)[:, None]
     lag = query - torch.arange(m)[None, :]

@@ -106,13 +106,24 @@ def whole_kernels(
     return kernels
 
 
-def masks_behind(model: nn.Module, modules: list[str], past: int, seed: int) -> dict[str, Call]:
-    """Calls of each layer, by module, with a few tokens after a cache that represents all earlier ones."""
-    calls: dict[str, Call] = {}
+def masks_behind(
+    model: nn.Module, modules: list[str], past: int, seed: int, tokens: int = 2 * AROUND
+) -> dict[str, LayerKernel]:
+    """Kernels of each layer, by module, of a few tokens after a cache that represents all earlier ones.
+
+    Args:
+        model: In evaluation mode.
+        modules: Dotted names of its attention modules.
+        past: Tokens that the cache represents, by zeros.
+        seed: Names the vectors.
+        tokens: How many follow; the attention function is also run on random inputs where it is one, for
+            which there are kernels of their own.
+    """
+    kernels: dict[str, LayerKernel] = {}
 
     def receive(kernel: LayerKernel) -> None:
-        calls[kernel.call.module] = kernel.call
+        kernels[kernel.call.module] = kernel
 
     given = {"past_key_values": cache_of(past)}
-    constant_content(model, modules, 2 * AROUND, receive, seed=seed, given=given)
-    return calls
+    constant_content(model, modules, tokens, receive, seed=seed, exercised=tokens == 1, given=given)
+    return kernels

@@ -783,7 +783,7 @@ MUSEUM = (
     Exhibit("content stream that does not see itself", "huggingface/transformers/pull/711", "xlnet",
             of("202"), content_hidden),
     Exhibit("window forgotten by the kernel of single tokens", "karpathy/nanochat/issues/452", "mistral",
-            of("501"), decoding_without_the_window, declared={"sliding_window": 64}, layers=None),
+            of("202"), decoding_without_the_window, declared={"sliding_window": 64}),
     Exhibit("cache one key short of the window", "ml-explore/mlx-lm/pull/390", "mistral", of("501"),
             one_key_short, declared={"sliding_window": 64}, layers=None),
     Exhibit("static cache rolled before it is full", "huggingface/transformers/issues/37574", "mistral",

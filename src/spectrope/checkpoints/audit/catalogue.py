@@ -342,6 +342,7 @@ FAULTS = (
         "Longformer's, half of which lies on either side of it.",
         "None up to the length of the shorter window, then for every query beyond it.",
         (
+            "karpathy/nanochat/issues/452",
             "huggingface/transformers/issues/39408",
             "huggingface/transformers/issues/29623",
             "unslothai/unsloth/pull/8253",
@@ -542,7 +543,6 @@ FAULTS = (
         "of each mode the same mask and options.",
         "Depends on the serving mode; see the query and key named in the finding.",
         (
-            "karpathy/nanochat/issues/452",
             "ml-explore/mlx-lm/pull/390",
             "huggingface/transformers/issues/37574",
             "swiss-ai/Megatron-LM/pull/40",

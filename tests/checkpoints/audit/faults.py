@@ -264,7 +264,7 @@ SERVING_FAULTS: dict[str, Fault] = {
         unwritten_keys_seen,
         ("serving mode static cache",),
         "mask of layer 0",
-        "keys that are not written yet seen",
+        "one with keys that are not written yet",
     ),
 }
 

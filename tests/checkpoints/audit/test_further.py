@@ -6,10 +6,14 @@ from tests.checkpoints.audit.families import FAMILIES
 from tests.checkpoints.audit.injections import attending
 from tests.checkpoints.audit.test_injections import model_of
 from tests.checkpoints.audit.zoo import in_precision
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers.models.llama import modeling_llama
 
+from spectrope.checkpoints.adapters.own import OwnModel
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.further import CROSSING, FEWER
+from spectrope.checkpoints.audit.text import closing
 
 LENGTH = 96
 
@@ -61,7 +65,39 @@ def test_the_last_block_of_a_kernel_is_seen_where_it_is_not_whole(monkeypatch):
         ("layer 0", "SPE111"),
         ("layer 1", "SPE111"),
     }
-    assert all(f"of {FEWER} tokens, after more" in finding.note for _, finding in found.findings)
+    said = f"in a pass of {FEWER} tokens after longer ones"
+    assert all(said in finding.note for _, finding in found.findings)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        return scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+
+class OfOneLength(nn.Module):
+    """A model that takes 64 tokens, and a few, with which its attention is sought."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(50, 32), nn.Embedding(64, 32)
+        self.attention, self.head = Attention(), nn.Linear(32, 50)
+
+    def forward(self, ids):
+        n = ids.shape[1]
+        assert n in (1, 4, 64)
+        return self.head(self.attention(self.tokens(ids) + self.places(torch.arange(n))))
+
+
+def test_a_model_of_one_length_is_audited_at_that_length():
+    found = audit(OwnModel(OfOneLength(), vocabulary=50, encoding="learned"), length=64)
+    assert found.outcome == "matches"
+    assert "fewer tokens (48), with which the model did not run" in found.unexercised
+    assert "the model did not run" in closing(found)
 
 
 def test_one_layer_of_each_kind_is_compared_and_all_where_one_differs(monkeypatch):

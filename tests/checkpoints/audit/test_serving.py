@@ -1,6 +1,7 @@
 """Decoding from a cache, padding and packing apply the kernels of a plain forward pass, or are found out."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from spectrope.checkpoints.adapters import declared_config
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.run import LATER
-from spectrope.checkpoints.audit.serving import served_tokens
+from spectrope.checkpoints.audit.serving_tokens import KEPT, served_tokens
 from spectrope.checkpoints.audit.text import closing
 from spectrope.checkpoints.commands.audit import reasons
 
@@ -61,16 +62,33 @@ def test_serving_modes_cross_the_end_of_a_window_that_they_can_hold(window, toke
     model = build("Mistral", **GROUPED | {"sliding_window": window})
     found = audit(model, length=32)
     assert found.outcome == "matches"
-    assert served_tokens(model, Declaration(**declared_config(model)), found.layers) == tokens
-    named = (f"the end of a window of {window} in serving modes, which have {tokens} tokens",)
+    assert served_tokens(model, Declaration(**declared_config(model)), found.layers, 32) == tokens
+    named = (f"the end of a window or chunk of {window} tokens in serving modes, which have {tokens}",)
     assert found.unserved == (named if window > tokens else ())
+
+
+def test_a_model_of_many_heads_keeps_the_logits_of_fewer_tokens():
+    model = FAMILIES["llama-default"]()
+    found = audit(model, length=32)
+    many = [replace(found.layers[0], heads=found.layers[0].heads * 1280)]
+    tokens = served_tokens(model, Declaration(**declared_config(model)), many, 32)
+    assert tokens == 40
+    assert 8 * 4 * 1280 * tokens**2 <= KEPT < 8 * 4 * 1280 * (tokens + 1) ** 2
+
+
+@pytest.mark.parametrize("length", [32, 96])
+def test_a_model_that_states_no_length_is_served_within_the_audited_one(length):
+    model = FAMILIES["bloom"]()
+    found = audit(model, length=32)
+    tokens = served_tokens(model, Declaration(**declared_config(model)), found.layers, length)
+    assert tokens == min(length, 80)
 
 
 def test_serving_modes_stay_below_the_length_at_which_a_schedule_switches():
     model = FAMILIES["llama-dynamic"]()
     found = audit(model, length=32)
     trained = model.config.max_position_embeddings
-    tokens = served_tokens(model, Declaration(**declared_config(model)), found.layers)
+    tokens = served_tokens(model, Declaration(**declared_config(model)), found.layers, 32)
     assert tokens == min(80, trained - 1)
 
 
@@ -82,7 +100,7 @@ def test_the_end_of_a_text_is_a_token_of_the_vocabulary_beside_that_of_padding(e
     model = FAMILIES["llama-default"]()
     model.config.eos_token_id, model.config.pad_token_id = end, padding
     modes = {record.mode for record in audit(model, length=32).serving_modes}
-    assert ("end of text inside" in modes) == has
+    assert ("end-of-text token" in modes) == has
 
 
 def test_a_static_cache_leaves_nothing_on_the_model():
@@ -114,7 +132,7 @@ def test_a_serving_mode_that_the_model_refuses_is_one_of_which_nothing_can_be_to
         "chunked prefill": "matches",
         "right padding": "matches",
         "packed sequences": "matches",
-        "end of text inside": "matches",
+        "end-of-text token": "matches",
     }
     assert ("serving mode left padding", "NotImplementedError: no cache here") in reasons(found)
     assert not found.ok

@@ -297,7 +297,7 @@ FAULTS = (
     ),
     Fault(
         "SPE116",
-        "cross-attention knows positions",
+        "position or mask in cross-attention",
         ("position in cross-attention", "mask of cross-attention"),
         "A decoder's attention to its encoder depends on the position, or leaves out keys.",
         "The bias, rotation or causal mask of self-attention is also applied to cross-attention.",
@@ -536,9 +536,11 @@ FAULTS = (
         "SPE501",
         "a serving mode differs",
         ("kernel of", "mask of"),
-        "Decoding from a cache, padding or packing gives another kernel than a plain forward pass.",
-        "Positions or biases restart in each call, padding is not skipped, or the attention function that "
-        "runs in this mode draws another mask, drops a cap or sees padding.",
+        "Decoding from a cache, chunks, padding, packing or a token that ends texts gives another kernel "
+        "than a plain forward pass.",
+        "Positions or biases restart in each call or after the end of a text, padding is not skipped, a "
+        "cache holds too few keys or shows those not yet written, or the attention function that runs in "
+        "this mode draws another mask, drops a cap or sees padding.",
         "Count positions from the start of each text in every serving mode, and give the attention function "
         "of each mode the same mask and options.",
         "Depends on the serving mode; see the query and key named in the finding.",

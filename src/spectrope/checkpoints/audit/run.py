@@ -38,7 +38,8 @@ from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit, VisionRecord
 from spectrope.checkpoints.audit.scales import compare_scales
-from spectrope.checkpoints.audit.serving import MERGED, served_tokens, serving_modes_of, uncrossed
+from spectrope.checkpoints.audit.serving import MERGED, serving_modes_of
+from spectrope.checkpoints.audit.serving_tokens import served_tokens, uncrossed
 from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
@@ -79,9 +80,10 @@ def audit(
             selects all.
         dtype: For checkpoints: floating-point type of the computation; "auto" is the checkpoint's.
         device: For checkpoints: device to compute on.
-        serving_modes: Whether to compare the kernels of decoding from caches, chunked prefill, padding and
-            packing with those of a plain forward pass. None does so if no layer differs, and omits serving
-            modes in which the model does not run; with True they leave the audit incomplete.
+        serving_modes: Whether to compare the kernels of decoding from caches, chunked prefill, padding,
+            packing and a text with an end-of-text token with those of a plain forward pass. None does so if
+            no layer differs, and omits serving modes in which the model does not run; with True they leave
+            the audit incomplete.
         reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
         batch: Number of random vectors, one per row of the batch.
         seed: Seed of the random vectors.
@@ -137,7 +139,7 @@ def audit(
         passes = FurtherPasses(probe, length, compared)
         further = passes.findings()
         compared, known = tuple(with_further(one, further) for one in compared), every
-        reason = "it appears only in a further pass over inputs of another kind"
+        reason = "it was found in a further pass, and only what the first pass found is replaced"
         every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
         entering = [
@@ -156,7 +158,7 @@ def audit(
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
         wanted = right if serving_modes is None else serving_modes
         with attention_for(model, 0):  # So few tokens get full attention.
-            tokens, names = served_tokens(model, declaration, compared), _whole_names(model, inner)
+            tokens, names = served_tokens(model, declaration, compared, length), _whole_names(model, inner)
             modes = serving_modes_of(model, names, noise, seed, tokens) if wanted else None
             served = () if modes is None else tuple(modes.check())
             if modes is not None and serving_modes is None:

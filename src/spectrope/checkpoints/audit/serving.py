@@ -2,8 +2,7 @@
 
 import contextlib
 import inspect
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -14,29 +13,25 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import (
+    FAILURES,
     POOLS,
     Call,
     Inputs,
     layer_name,
     sequences_told_apart,
-    trained_length,
 )
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.exercised import carried_out
-from spectrope.checkpoints.audit.far import boundaries, switches_after
-from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.records import LayerRecord, ServingRecord
+from spectrope.checkpoints.audit.records import ServingRecord
+from spectrope.checkpoints.audit.serving_tokens import STEPS
 from spectrope.checkpoints.probes.constant_content import convolves
-from spectrope.checkpoints.probes.constant_token import constant_token, table_of
+from spectrope.checkpoints.probes.constant_token import Absolute, constant_token, table_of
 from spectrope.checkpoints.probes.exercise import exercise
 from spectrope.checkpoints.probes.served import Served, kernel_rows
 from spectrope.checkpoints.probes.served import served as served_by
-from spectrope.core.peak import MIB
+from spectrope.core import SpectropeError
 
-TOKENS = 80  # Of a prompt and what is decoded after it: past 64, a usual block or page of kernels.
-STEPS = 4  # Tokens that are decoded, at most: half of them, where the memory allows, behind a window.
-KEPT = 64 * MIB  # Of logits in all layers.
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 MERGED = "the model takes them for one"
 BESIDE = "in the row without padding, below one that has some"
@@ -121,7 +116,7 @@ class ServingModes:
         serves = two_stacks or self._causal
         if serves and hasattr(self.model, "generate"):
             if "past_key_values" in self._arguments:
-                checks["cached decoding"] = self._decoding
+                checks["cached decoding"] = self._decoded
                 if getattr(self.model, "_can_compile_fullgraph", False):
                     checks["static cache"] = self._static
             if not two_stacks:
@@ -132,7 +127,7 @@ class ServingModes:
         if "position_ids" in self._arguments:
             checks["packed sequences"] = self._packed
         if self._end_of_text is not None:
-            checks["end of text inside"] = self._ended
+            checks["end-of-text token"] = self._ended
         return checks
 
     @cached_property
@@ -195,22 +190,19 @@ class ServingModes:
         """Run the model on so many tokens, in as many rows as the mask has."""
         return self.model(**Inputs(1 if mask is None else len(mask), length).of(self.model, mask), **given)
 
-    def _decoding(self, mode: str) -> ServingRecord:
+    def _decoded(self, mode: str, **how: Any) -> ServingRecord:
         """Prompt first, then token by token from the cache, as `generate` does it.
 
         Behind an encoder, which reads the prompt, a decoder begins with one token.
         """
-        return self._decoded(mode)
+        ids, steps = Inputs(1, self.prompt).of(self.model)["input_ids"], self.tokens - self.prompt
+        received = self.served(lambda: self._generate(ids, torch.ones_like(ids), steps, **how))
+        return _record(mode, self._consecutive(received))
 
     def _static(self, mode: str) -> ServingRecord:
         """The same from a cache that is allocated in advance, so that it holds keys not yet written."""
         with _restored(self.model, "_previous_max_cache_length"):
             return self._decoded(mode, cache_implementation="static", disable_compile=True)
-
-    def _decoded(self, mode: str, **how: Any) -> ServingRecord:
-        ids, steps = Inputs(1, self.prompt).of(self.model)["input_ids"], self.tokens - self.prompt
-        received = self.served(lambda: self._generate(ids, torch.ones_like(ids), steps, **how))
-        return _record(mode, self._consecutive(received))
 
     def _chunked(self, mode: str) -> ServingRecord:
         """All tokens in three chunks of unequal length, each behind the cache of those before it."""
@@ -402,7 +394,7 @@ class ServingModes:
             return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
         plain, seen = (x[0][:, rows, : rows.stop] for x in (whole.logits, whole.allowed))
         if bool(allowed[..., rows.stop :].any()):
-            found = "keys that are not written yet seen"
+            found = "one with keys that are not written yet"
             return [Discrepancy(f"mask of {named_layer(module)}", PLAIN, found, by="expected")]
         logits, allowed = logits[..., : rows.stop], allowed[..., : rows.stop]
         dropped = rows.stop - logits.shape[2]
@@ -450,33 +442,6 @@ def _record(mode: str, findings: list[Discrepancy]) -> ServingRecord:
     return ServingRecord(mode, "differs" if kept else "matches", kept)
 
 
-def served_tokens(model: nn.Module, declaration: Declaration, records: Sequence[LayerRecord]) -> int:
-    """Tokens of the serving modes: as many as all windows need that the memory for logits allows to end.
-
-    A schedule that grew with a longer sequence is reset only by one that is shorter than the training.
-
-    Args:
-        model: In evaluation mode.
-        declaration: Its configuration.
-        records: Of its layers.
-    """
-    heads = sum(len(one.heads) for one in records)
-    most = math.isqrt(KEPT // (8 * max(heads, 1)))
-    held = [size + STEPS // 2 for size in boundaries(declaration, records)]
-    wanted = max([TOKENS, *(size for size in held if size <= most)])
-    limits = [trained_length(model), switches_after(declaration)]
-    return min([wanted, *(limit - 1 for limit in limits if limit)])
-
-
-def uncrossed(records: Sequence[LayerRecord], tokens: int) -> tuple[str, ...]:
-    """Windows and chunks that do not end within so many tokens of serving modes, in words."""
-    masks = (one.declared.mask for one in records)
-    sizes = sorted({mask.size for mask in masks if mask and mask.size and mask.size >= tokens})
-    return tuple(
-        f"the end of a window of {size} in serving modes, which have {tokens} tokens" for size in sizes
-    )
-
-
 def serving_modes_of(
     model: nn.Module, modules: list[str], noise: float, seed: int, tokens: int
 ) -> ServingModes:
@@ -489,7 +454,9 @@ def serving_modes_of(
         seed: Of the constant content.
         tokens: Of a prompt and what is decoded after it.
     """
-    absolutes = constant_token(model, modules, tokens)
+    absolutes: list[Absolute] = []
+    with contextlib.suppress(SpectropeError, *FAILURES):  # Then no mode runs either, and each says why.
+        absolutes = constant_token(model, modules, tokens)
     tables = {
         one.table: int(one.rows[0]) for one in absolutes if one.table and bool((one.rows.diff() == 1).all())
     }

@@ -83,7 +83,7 @@ class Audit(Checkpoints):
     ] = False
     without_serving_modes: Annotated[
         bool,
-        tyro.conf.arg(help="Skip the serving modes: caches, chunked prefill, padding and packing."),
+        tyro.conf.arg(help="Skip the serving modes: caches, chunks, padding, packing, ends of texts."),
         RARE,
     ] = False
     certificate: CertificateOption = None

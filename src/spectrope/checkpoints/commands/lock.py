@@ -36,7 +36,7 @@ class Lock(Checkpoints):
     contents: ContentsOption = 2
     without_serving_modes: Annotated[
         bool,
-        tyro.conf.arg(help="Skip the serving modes: caches, chunked prefill, padding and packing."),
+        tyro.conf.arg(help="Skip the serving modes: caches, chunks, padding, packing, ends of texts."),
         RARE,
     ] = False
     json: JsonOption = False

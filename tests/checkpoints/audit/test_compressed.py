@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from tests.checkpoints.audit.museum import of_tables
+from tests.checkpoints.audit.museum_faults import of_tables
 from tests.checkpoints.audit.zoo import DTYPES, in_precision, small_config
 
 from spectrope.checkpoints.adapters import evaluating, recorded

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 from tests.checkpoints.audit.injections import indexing, later
-from tests.checkpoints.audit.museum import in_halves, interleaved
+from tests.checkpoints.audit.museum_faults import in_halves, interleaved
 from tests.checkpoints.audit.zoo import DTYPES, HEADS, Variant, build, families, in_precision, small_config
 
 from spectrope.checkpoints.audit import audit

@@ -7,7 +7,8 @@ import random
 
 import pytest
 import torch
-from tests.checkpoints.audit.museum import LENGTH, MUSEUM, NAMES, Exhibit, judged, of, sloped
+from tests.checkpoints.audit.museum import LENGTH, MUSEUM, NAMES, Exhibit, judged, of
+from tests.checkpoints.audit.museum_faults import sloped
 from tests.checkpoints.audit.zoo import in_precision
 
 from spectrope.checkpoints.audit import audit

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from tests.checkpoints.audit.injections import in_head, placed, rotating, table_of_texts
-from tests.checkpoints.audit.museum import dividing
+from tests.checkpoints.audit.museum_faults import dividing
 from tests.checkpoints.audit.test_vision import qwen2_vl
 from tests.checkpoints.audit.zoo import Variant, build, families, in_precision, small_config
 from transformers import Qwen2VLForConditionalGeneration

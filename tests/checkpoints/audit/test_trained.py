@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 from tests.checkpoints.audit.injections import in_head, rotating
-from tests.checkpoints.audit.museum import in_halves
+from tests.checkpoints.audit.museum_faults import in_halves
 from tests.checkpoints.audit.trained import LENGTH, OUTLIERS, alarms, with_outliers
 from tests.checkpoints.audit.zoo import Variant, build, families
 

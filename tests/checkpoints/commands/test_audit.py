@@ -95,8 +95,10 @@ def test_a_match_ends_with_0(checkpoints, capsys):
     assert "Every layer applies what the configuration declares, in everything that was tested" in out
     closed = " ".join(out.split())
     assert "for random inputs. Further passes with fewer tokens (77) showed no difference either." in closed
-    assert "Kernels of cached decoding, static cache, " in closed
-    assert "are those of a plain forward pass, over a few tokens. Not checked: positions from " in closed
+    assert "Serving modes (cached decoding, static cache, " in closed
+    assert (
+        ") have the kernels of a plain forward pass, over few tokens. Not checked: positions from " in closed
+    )
 
 
 def test_a_table_of_positions_is_shown_with_its_first_row(checkpoints, capsys):

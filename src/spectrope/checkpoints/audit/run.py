@@ -139,7 +139,7 @@ def audit(
         passes = FurtherPasses(probe, length, compared)
         further = passes.findings()
         compared, known = tuple(with_further(one, further) for one in compared), every
-        reason = "it was found in a further pass, and only what the first pass found is replaced"
+        reason = "it was found in a further pass, and an impact is computed for what the first one finds"
         every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
         entering = [

@@ -148,7 +148,11 @@ def _of_texts(audit: "Audit") -> str:
     unseen = [*_beyond(audit), modes, *audit.unserved, audit.unseen, untried, *audit.unexercised, WEIGHTS]
     tried = "" if names else ", outputs of attention functions for random inputs"
     served = ", ".join(one.mode for one in audit.serving_modes)
-    alike = f" Kernels of {served} are those of a plain forward pass, over a few tokens." if served else ""
+    alike = (
+        f" Serving modes ({served}) have the kernels of a plain forward pass, over few tokens."
+        if served
+        else ""
+    )
     inputs = "; ".join(audit.further)
     further = f" Further passes with {inputs} showed no difference either." if inputs else ""
     beside = f"{_linear(audit)}{_indexing(audit)}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.checkpoints.audit.injections import at_kernel, attending, masked, options, rotating, turned
-from tests.checkpoints.audit.museum import at, interleaved, values_in_turns
+from tests.checkpoints.audit.museum_faults import at, interleaved, values_in_turns
 from tests.checkpoints.parity.induction import FOLDER, accuracy, sequences
 
 from spectrope.checkpoints import open_model

@@ -41,6 +41,7 @@ from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerRecord, LayerVerdict, Position
 from spectrope.checkpoints.audit.relative_fit import Reading, read_logits
 from spectrope.checkpoints.audit.relative_parts import parts_of
+from spectrope.checkpoints.audit.rows import slopes_by_row
 from spectrope.checkpoints.audit.substitution import Substitution, substitution_of
 from spectrope.checkpoints.audit.tables import table_findings
 from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
@@ -312,6 +313,7 @@ def _findings(
         findings = table_findings(findings, call, table, declared.buckets, noise, subject.known_of(call))
     if declared.slopes is not None and declaration.model_type not in ROUNDED_BIASES:
         findings += rough_lines(measured.rough)
+    findings = slopes_by_row(findings, call, declared, noise)
     said = effective.describe(declared.turning)
     findings = without_unknown(findings, call, declared, effective)
     if not any(finding.code == LATE_NORM for finding in findings):

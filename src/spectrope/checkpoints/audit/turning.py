@@ -1,5 +1,6 @@
 """A measured rotation, as it is compared with a declared one."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -13,6 +14,7 @@ from spectrope.checkpoints.audit.restarts import applied_positions, named_positi
 from spectrope.checkpoints.audit.rotary import Rotation
 
 UNEVEN = 0.1  # Largest departure of a phase from a line, in radians, that is left to rounding.
+ALIKE = 0.02  # Relative difference of the slowdowns of two pairs that are taken for one.
 
 
 def phase_bound(length: int, noise: float) -> float:
@@ -34,9 +36,10 @@ def turning_of(
     length = x.shape[2]
     resolved = 40 * noise / length
     uneven = 8 * rotation.phase_error / length
+    frequencies = _with_whole_turns(rotation, declared, resolved)
     signs = {
         f > 0
-        for f, error in zip(rotation.frequencies, rotation.errors, strict=True)
+        for f, error in zip(frequencies, rotation.errors, strict=True)
         if abs(f) > max(5 * error, resolved, uneven)
     }
     sense = 0 if len(signs) > 1 else (1 if True in signs else -1)
@@ -44,7 +47,7 @@ def turning_of(
         start=rotation.start,
         width=rotation.width,
         head_dim=rotation.head_dim,
-        frequencies=tuple(f * (sense or 1) for f in rotation.frequencies),
+        frequencies=tuple(f * (sense or 1) for f in frequencies),
         errors=rotation.errors,
         gain=rotation.gain,
         pairing=rotation.pairing if rotation.width > 2 else None,
@@ -55,6 +58,24 @@ def turning_of(
     if declared is None:
         return turning
     return _uneven(_completed(turning, declared, resolved), x, rotation, declared, phase_bound(length, noise))
+
+
+def _with_whole_turns(rotation: Rotation, declared: Turning | None, resolved: float) -> tuple[float, ...]:
+    """Frequencies, which are measured up to whole turns per position, with those turns that carry on the
+    slowdown of the next slower pair."""
+    if declared is None or (rotation.start, rotation.width) != (declared.start, declared.width):
+        return rotation.frequencies
+    found, ratio = list(rotation.frequencies), None
+    for j in reversed(range(len(found))):
+        if (wanted := declared.frequencies[j]) <= 0:
+            continue
+        if ratio is not None:
+            nearest = found[j] + 2 * math.pi * round((wanted * ratio - found[j]) / (2 * math.pi))
+            if math.isclose(nearest, wanted * ratio, rel_tol=ALIKE):
+                found[j] = nearest
+        if abs(found[j]) * ALIKE > 2 * max(rotation.errors[j], resolved):
+            ratio = found[j] / wanted
+    return tuple(found)
 
 
 def _uneven(

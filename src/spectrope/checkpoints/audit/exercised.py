@@ -16,6 +16,7 @@ from spectrope.checkpoints.probes.exercise import Exercise
 FAINT = 1e-25  # Weights below it are lost to rounding in float32.
 BLOCK = 2**20  # Weights that are looked at together.
 WITHIN = 1e-3  # Largest departure of a weight, of at most 1, that is left to rounding.
+MASKS = {"SPE201", "SPE202"}
 RESPECT, EXPECTED = "attention function", "softmax of the masked logits, times the values"
 
 
@@ -42,6 +43,19 @@ def carried_out(call: Call, seen: Exercise | None) -> tuple[Call, list[Discrepan
     # Weights that are missing and explain nothing are no mask; nor are those that are below 0.
     kept = masked if leaks and not _signed(seen) else call
     return kept, list(_unexplained(kept, seen))
+
+
+def misapplied(given: Call, applied: Call) -> frozenset[str]:
+    """Codes of findings about what an attention function applies otherwise than it was given it."""
+    beside = {"SPE404": given.scale != applied.scale, "SPE405": given.softcap != applied.softcap}
+    beside["SPE406"] = (given.sinks is None) != (applied.sinks is None)
+    masked = given.allowed is not applied.allowed and not torch.equal(*_broadcast(given, applied))
+    return frozenset({code for code, other in beside.items() if other} | (MASKS if masked else set()))
+
+
+def _broadcast(given: Call, applied: Call) -> tuple[Tensor, ...]:
+    """The masks of the first row, in one shape."""
+    return torch.broadcast_tensors(given.allowed[0].cpu(), applied.allowed[0].cpu())
 
 
 def _used(call: Call) -> Iterator[Discrepancy]:

@@ -23,7 +23,7 @@ from spectrope.checkpoints.audit.declaration import contradictions, declared_cli
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
 from spectrope.checkpoints.audit.encoding import LayerEncoding
-from spectrope.checkpoints.audit.exercised import carried_out
+from spectrope.checkpoints.audit.exercised import carried_out, misapplied
 from spectrope.checkpoints.audit.far_layer import growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.funnel import blind, funnel_parts, position_noise, read_funnel
@@ -127,6 +127,7 @@ def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
 def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, list[Remedy]]:
     """Measure one layer and compare it with its declaration; what would put each finding right."""
     call, unexplained = carried_out(kernel.call, kernel.exercise)
+    otherwise = misapplied(kernel.call, call)
     kernel, module, length, noise = replace(kernel, call=call), call.module, subject.length, subject.noise
     stack, layer = place_of(subject.declaration, module)
     declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
@@ -189,7 +190,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         heads=heads,
         reach=layer_reach(declared, effective, declaration, length, noise),
     )
-    return record, _remedies(record, subject, measured)
+    return record, _remedies(record, subject, measured, otherwise)
 
 
 def _behind_convolution(measured: LayerMeasurement) -> LayerMeasurement:
@@ -280,7 +281,9 @@ def _scaled_as_others(finding: Discrepancy, record: LayerRecord) -> Substitution
     return lambda given: replace(given, q=given.q * ratio)
 
 
-def _remedies(record: LayerRecord, subject: Subject, measured: LayerMeasurement) -> list[Remedy]:
+def _remedies(
+    record: LayerRecord, subject: Subject, measured: LayerMeasurement, otherwise: frozenset[str]
+) -> list[Remedy]:
     """What would put each finding of a layer right."""
     declared, table = record.declared, None
     if record.findings and declared.buckets is not None:
@@ -289,7 +292,7 @@ def _remedies(record: LayerRecord, subject: Subject, measured: LayerMeasurement)
     if compresses(module):
         return [Remedy(module, one, "compressed keys follow those of the tokens") for one in record.findings]
     return [
-        Remedy(module, one, substitution_of(one, declared, measured, table, subject.length))
+        Remedy(module, one, substitution_of(one, declared, measured, table, subject.length, otherwise))
         for one in record.findings
     ]
 

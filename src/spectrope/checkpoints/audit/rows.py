@@ -33,9 +33,7 @@ def slopes_by_row(
         return findings
     head = off[0]
     got = f"{first[head]:.6g} and {second[head]:.6g} in head {head} of rows 0 and 1"
-    note = (
-        f"{len(off)} of {len(first)} heads, as when rows and heads lie in the other order"
-    )
+    note = f"{len(off)} of {len(first)} heads, as when rows and heads lie in the other order"
     one = Discrepancy("slopes", "the same in every row of a batch", got, note)
     return [one, *(finding for finding in findings if finding.code not in EXPLAINED)]
 

@@ -1,6 +1,6 @@
 """Substitute the declared encoding for the effective one, in one layer and one property."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from spectrope.checkpoints.audit.between import FACTORS
 from spectrope.checkpoints.audit.bias import lags
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
+from spectrope.checkpoints.audit.exercised import MASKS
 from spectrope.checkpoints.audit.heads import ORDER
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.measure import LayerMeasurement
@@ -114,6 +115,7 @@ def substitution_of(
     measured: LayerMeasurement,
     table: Float[Tensor, "buckets h"] | None,
     length: int,
+    misapplied: Collection[str] = (),
 ) -> Substitution | str:
     """What puts a layer right in the respect of a finding, or why nothing can.
 
@@ -123,15 +125,22 @@ def substitution_of(
         measured: What it applies.
         table: Of its biases by bucket and head; None without one.
         length: Positions of the measurement.
+        misapplied: Codes of what the attention function applies otherwise than it was given it; softmax
+            attention then takes its place.
     """
     code, effective = finding.code, measured.encoding
+    if code in misapplied:
+        allowed = drawn(declared, length) if code in MASKS else None
+        return lambda given: replace(
+            given, mask=given.mask if allowed is None else _cut(allowed, given), plain=True
+        )
     if code == "SPE110" and declared.buckets is not None:
         return _biased(declared, table, length)
     if code in ROTATIONS:
         return _turned(declared, measured, length)
     if code in ("SPE302", "SPE303"):
         return _biased(declared, table, length)
-    if code in ("SPE201", "SPE202"):
+    if code in MASKS:
         allowed = drawn(declared, length)
         return lambda given: replace(given, mask=_cut(allowed, given))
     if finding.what.startswith(FACTORS):

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -236,6 +237,29 @@ def sloped(change: Callable[[Tensor], Tensor]) -> Inject:
 def progression(heads: int, layer: int) -> Tensor:
     """Decays of so many heads in one of three layers."""
     return 2 ** (-8 / heads * torch.arange(1, heads + 1)) * (1 - layer / 2)
+
+
+def sunk(change: Callable[[Tensor], Tensor], layers: Collection[int] = (0, 1)) -> Inject:
+    """The attention function of layers takes other sinks than theirs."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        code = sys.modules[type(model).__module__]
+        own = code.eager_attention_forward
+
+        def attend(module: Any, *args: Any, **given: Any) -> Any:
+            if module.layer_idx in layers:
+                groups, changed = module.num_key_value_groups, change(module.sinks)
+                module = SimpleNamespace(sinks=changed, num_key_value_groups=groups, training=False)
+            return own(module, *args, **given)
+
+        patch.setattr(code, "eager_attention_forward", attend)
+
+    return inject
+
+
+def dropped(sinks: Tensor) -> Tensor:
+    """Sinks that take nothing."""
+    return torch.full_like(sinks, -torch.inf)
 
 
 def unmasked(model: nn.Module, patch: pytest.MonkeyPatch) -> None:

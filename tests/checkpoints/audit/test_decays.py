@@ -222,10 +222,11 @@ def test_the_frame_has_a_row_for_every_layer():
 
 
 def test_positions_restart_in_chunks_where_the_first_layer_is_linear():
-    """The library's cache counts the keys of layer 0, which has none."""
+    """The library's cache counts the keys of layer 0, which has none; so do masks behind padding."""
     model = minimax(layer_types=["linear_attention", "full_attention", *["linear_attention"] * 2])
     found = audit(model, length=LENGTH)
-    assert {where for where, _ in found.findings} == {"serving mode chunked prefill"}
+    wrong = {"serving mode chunked prefill", "serving mode left padding"}
+    assert {where for where, _ in found.findings} == wrong
     assert {one.verdict for one in found.decays} == {"matches"}
     tokens = torch.arange(4, 36)[None]
     with torch.no_grad():

@@ -18,6 +18,7 @@ from tests.checkpoints.audit.injections import (
     sinusoidal,
     turned,
 )
+from tests.checkpoints.audit.museum_faults import dropped, sunk
 from tests.checkpoints.audit.zoo import Variant
 from tests.checkpoints.audit.zoo import build as build_small
 from tests.checkpoints.audit.zoo import families as heads_of
@@ -345,7 +346,7 @@ FAULTS = {
         {None},
     ),
     "sinks dropped": (
-        options(lambda _: {"s_aux": None}),
+        sunk(dropped),
         ("gpt_oss", "granite_swa"),
         "SPE406",
         EVERY,

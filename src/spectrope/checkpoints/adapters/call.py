@@ -61,6 +61,13 @@ class Call:
         moved = {name: value.cpu() for name, value in tensors.items() if isinstance(value, Tensor)}
         return replace(self, **moved)
 
+    def row(self, row: int) -> "Call":
+        """One row of the batch, without the function that attends to all of them."""
+        per_row = ("q", "k", "v", "bias", "allowed", "logits", "pattern")
+        given = {name: getattr(self, name) for name in per_row}
+        some = {name: x[row : row + 1] if x is not None and len(x) > 1 else x for name, x in given.items()}
+        return replace(self, **some, attend=None)
+
     def products(self) -> Float[Tensor, "b h i j"]:
         """Dot products of queries and keys, unscaled."""
         groups = self.q.shape[1] // self.k.shape[1]

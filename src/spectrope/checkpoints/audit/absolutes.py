@@ -122,11 +122,31 @@ def with_later_rows(
 def _with_room(record: AbsoluteRecord, model: nn.Module, stop: int) -> AbsoluteRecord:
     """A record with a finding where a learned table has rows for fewer positions than are declared."""
     learned = record.table and isinstance(model.get_submodule(record.table), nn.Embedding)
-    rows = _positions_of(model, record) if learned else stop
-    if record.verdict != "matches" or rows >= stop:
+    if record.verdict != "matches" or not learned:
         return record
-    short = Discrepancy("absolute term", f"a table of {stop} positions", f"rows of {rows} positions")
-    return replace(record, verdict="differs", findings=(short,))
+    rows, declared = _positions_of(model, record), f"a table of {stop} positions"
+    if rows < stop:
+        short = Discrepancy("absolute term", declared, f"rows of {rows} positions")
+        return replace(record, verdict="differs", findings=(short,))
+    if (first := _first_repeated(model, record, stop)) is not None:
+        again = Discrepancy("absolute term", declared, f"rows equal to earlier ones from position {first} on")
+        return replace(record, verdict="differs", findings=(again,))
+    return record
+
+
+def _first_repeated(model: nn.Module, record: AbsoluteRecord, stop: int) -> int | None:
+    """The position from which on all rows of a table are equal to earlier ones; None if there is none."""
+    table, start = table_of(record.table, model.get_submodule(record.table)), max(0, record.first_row or 0)
+    if table is None:
+        return None
+    rows = table[start : start + stop]
+    _, kinds = rows.unique(dim=0, return_inverse=True)
+    seen, first = set[int](), 0
+    for position, kind in enumerate(kinds.tolist()):
+        if kind not in seen:
+            first = position + 1
+        seen.add(kind)
+    return first if 1 < first < len(rows) else None
 
 
 def _positions_of(model: nn.Module, record: AbsoluteRecord) -> int:

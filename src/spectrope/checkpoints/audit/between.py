@@ -45,7 +45,7 @@ def between_findings(
     """Norms that are no modules, and factors on single coordinates.
 
     Args:
-        sides: Of a layer whose heads turn.
+        sides: Of a layer; factors on single coordinates are looked for where its heads turn.
         sources: What the layer's inner modules put out at the first position.
         noise: Relative rounding error of the model's arithmetic.
     """
@@ -55,7 +55,7 @@ def between_findings(
         if any(abs(one.ratio - 1) > within for one in heads):
             note = "vectors have other sizes than those projected, by another factor for each input"
             yield Discrepancy(f"norm of {side}", "none", "one that is no module of the layer", note)
-        elif heads:
+        elif heads and all(one.rotation is not None for one in sides.side(side)):
             yield from _uneven(side, heads, within)
 
 
@@ -66,12 +66,15 @@ def _of_side(heads: list[HeadSide], sources: list[Float[Tensor, "b _"]], noise: 
 
 
 def _of_head(one: HeadSide, sources: list[Float[Tensor, "b _"]], noise: float) -> Between | None:
-    if one.rotation is None or one.rotation.width < 4 or len(one.x) < 2:
+    within, first = max(EXPLAINED, 8 * noise), one.x[:2, 0, 0]
+    if (one.rotation.width if one.rotation else first.shape[1]) < 4 or len(one.x) < 2:
         return None
-    z, within = one.rotation.layout.planes(one.x[:2, 0, 0]), max(EXPLAINED, 8 * noise)
-    tried = (
-        _in_source(source[:2].double(), serialised(z, order), order) for source in sources for order in ORDERS
-    )
+    if one.rotation is None:
+        vectors: dict[Pairing, Tensor] = {ORDERS[0]: first}
+    else:
+        z = one.rotation.layout.planes(first)
+        vectors = {order: serialised(z, order) for order in ORDERS}
+    tried = (_in_source(source[:2].double(), x, order) for source in sources for order, x in vectors.items())
     left, best = min(filter(None, tried), key=lambda one: one[0], default=(1.0, None))
     return best if left < within else None
 
@@ -91,6 +94,8 @@ def _in_source(
     left = (a - ratio[:, None] * b).norm(dim=1) / a.norm(dim=1).clamp(min=1e-300)
     left = torch.where((ratio > 0) & (a.norm(dim=1) > 0), left, torch.inf)
     best = int(left.argmin())
+    if not bool(left[best].isfinite()):
+        return None
     run = runs[:, best] * torch.stack([torch.ones_like(ratio[best]), 1 / ratio[best]])[:, None]
     weights = (x * run).sum(0) / run.square().sum(0).clamp(min=1e-300)
     return left[best].item(), Between(order, 1 / ratio[best].item(), weights)

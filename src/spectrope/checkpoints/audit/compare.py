@@ -14,6 +14,7 @@ from spectrope.encodings import geometric
 
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
+FOUND = 1e-5  # Error of a sink that is found from weights in float32.
 PROGRESSION = 2e-5  # Departure from a geometric progression below which frequencies were not rounded.
 LOOKUP = "relative positions"  # Respect in which terms that depend on lag and content differ.
 ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
@@ -158,7 +159,7 @@ def _turning(expected: Turning, effective: Turning, length: int, noise: float) -
     if turned and abs(effective.position or 0) == length - 1:
         yield Discrepancy("positions", "those of the tokens", f"count backwards from {length - 1}")
     elif turned:
-        yield Discrepancy("sense of rotation", str(expected.sense), str(effective.sense))
+        yield Discrepancy("sense of rotation", str(expected.sense), _senses(expected, effective))
     if (expected.start, expected.width) != (effective.start, effective.width):
         yield _fraction(expected, effective)
     else:
@@ -171,6 +172,15 @@ def _turning(expected: Turning, effective: Turning, length: int, noise: float) -
                 if width is None
                 else _fraction(expected, replace(effective, width=width))
             )
+
+
+def _senses(expected: Turning, effective: Turning) -> str:
+    """The other sense, or the pairs that turn the other way."""
+    if effective.sense:
+        return str(effective.sense)
+    sign = expected.sense or 1
+    others = [j for j, f in enumerate(effective.frequencies) if sign * f < -effective.errors[j]]
+    return f"pairs {', '.join(map(str, others))} turn the other way"
 
 
 def _uneven(effective: Turning) -> Discrepancy:
@@ -387,7 +397,7 @@ def _sinks(
     off = [
         (head, a, b)
         for head, (a, b) in enumerate(zip(expected, effective, strict=True))
-        if abs(a - b) > max(GAIN, 4 * noise) * max(abs(a), 1e-3)
+        if abs(a - b) > max(GAIN, 4 * noise) * max(abs(a), 1e-3) + FOUND
     ]
     for head, a, b in off:
         yield Discrepancy(f"attention sinks of head {head}", f"{a:.5g}", f"{b:.5g}", head=head)

@@ -61,7 +61,7 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
         none = declaration.model_type in POSITIONLESS or _declines_alibi(declaration)
         return LayerEncoding("none" if none else None, mask=mask)
     if not rotates(declaration, layer, kind):
-        return LayerEncoding("none", mask=mask, query_scale=_temperature(declaration, layer, length))
+        return LayerEncoding("none", mask=mask, query_scale=_cooling(declaration, length))
     turning = declared_turning(declaration, rope_parameters(declaration, kind), length)
     if turning.gain is not None:
         turning = replace(turning, gain=declared_gain(declaration, turning.gain))
@@ -163,11 +163,19 @@ def _llama4_growth(declaration: Declaration, kind: str, length: int) -> float | 
     return 1 + beta * math.log1p((length - 1) // trained) if beta and trained else None
 
 
-def _temperature(declaration: Declaration, layer: int, length: int) -> float | None:
-    """The factor on the queries of unrotated layers, at the last position: Llama 4's, or Beam's."""
-    if declaration.model_type == "beam":
-        return (1 + (length - 1) / 2048) ** 0.1
-    if not declaration.get("attn_temperature_tuning"):
+def _cooling(declaration: Declaration, length: int) -> float | None:
+    """The temperature's factor at the last position over that at the first; None where there is none."""
+    if declaration.model_type != "beam" and not declaration.get("attn_temperature_tuning"):
         return None
-    floor, scale = declaration.get("floor_scale") or 8192, declaration.get("attn_scale") or 0.1
-    return 1 + scale * math.log1p(length // floor)
+    return temperature(declaration, length - 1) / temperature(declaration, 0)
+
+
+def temperature(declaration: Declaration, position: int) -> float:
+    """The factor on the queries of unrotated layers at a position: Llama 4's, Beam's, or 1."""
+    if declaration.model_type == "beam":
+        return (1 + position / 2048) ** 0.1
+    if not declaration.get("attn_temperature_tuning"):
+        return 1.0
+    floor, scale = declaration.get("floor_scale") or 8192, declaration.get("attn_scale")
+    scale = 0.1 if scale is None else scale
+    return 1 + scale * math.log1p((position + 1) // floor)

@@ -36,7 +36,7 @@ def carried_out(call: Call, seen: Exercise | None) -> tuple[Call, list[Discrepan
         wrong = (seen.errors > 4 * WITHIN).nonzero().flatten().tolist()
         return call, list(_named(wrong, len(seen.q), "its weights times other values")) if wrong else []
     masked = replace(call, allowed=_seen(seen))
-    others = itertools.chain(_others(call, seen), _others(masked, seen))
+    others = itertools.chain(_others(call, seen), _others(masked, seen), _sunk(call, seen))
     if (explained := next((other for other in others if _explains(other, seen)), None)) is not None:
         return explained, []
     leaks = bool((masked.allowed & ~call.allowed[:1].to(masked.allowed.device)).any())
@@ -48,7 +48,7 @@ def carried_out(call: Call, seen: Exercise | None) -> tuple[Call, list[Discrepan
 def misapplied(given: Call, applied: Call) -> frozenset[str]:
     """Codes of findings about what an attention function applies otherwise than it was given it."""
     beside = {"SPE404": given.scale != applied.scale, "SPE405": given.softcap != applied.softcap}
-    beside["SPE406"] = (given.sinks is None) != (applied.sinks is None)
+    beside["SPE406"] = given.sinks is not applied.sinks
     masked = given.allowed is not applied.allowed and not torch.equal(*_broadcast(given, applied))
     return frozenset({code for code, other in beside.items() if other} | (MASKS if masked else set()))
 
@@ -83,6 +83,27 @@ def _others(call: Call, seen: Exercise) -> Iterator[Call]:
         without = replace(call, softcap=cap, bias=bias, sinks=sinks)
         yield without
         yield replace(without, scale=_factor(without, seen))
+
+
+def _sunk(call: Call, seen: Exercise) -> Iterator[Call]:
+    r"""The call with the sinks that take what the weights lack of 1.
+
+    With :math:`Z = \sum_j e^{L_j}` and weights that sum to p, a sink is :math:`\log Z + \log(1/p - 1)`, of
+    which each head's median over the queries is taken.
+    """
+    allowed, sinks = call.allowed[0].cpu(), []
+    for heads in _blocks(seen):
+        scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products(heads))
+        if call.bias is not None:
+            scores = scores + _of(heads, call.bias[0]).to(scores)
+        total = scores.masked_fill(~_of(heads, allowed), -torch.inf).double().logsumexp(-1)
+        kept = seen.pattern[heads].double().sum(-1)
+        each = total + (1 / kept - 1).clamp(min=0).log()
+        seeing = _of(heads, allowed).any(-1)
+        sinks.append(each.masked_fill(~seeing, torch.nan).nanmedian(-1).values)
+    found = torch.cat(sinks)
+    if bool(found.isfinite().all()):
+        yield replace(call, sinks=found.float())
 
 
 def _blocks(seen: Exercise) -> Iterator[slice]:

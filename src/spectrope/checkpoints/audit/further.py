@@ -98,7 +98,7 @@ class FurtherPasses:
         inner = self.probe.inner
         kernels: list[LayerKernel] = []
         constant_content(
-            inner, modules, self.length, kernels.append, seed=self.probe.seed, exercised=True, given=given
+            inner, modules, self.length, kernels.append, seed=self.probe.seed, exercised=modules, given=given
         )
         return kernels
 
@@ -247,7 +247,7 @@ class FurtherPasses:
         with attention_for(probe.model, tokens):
             sparse = full_attention_up_to(probe.inner) > 0
             modules = attention_modules(probe.inner) if sparse else [one.module for one in self.records]
-            run = partial(probe.measured, modules, tokens, exercised=False)
+            run = partial(probe.measured, modules, tokens)
             try:
                 records = run(compared=kinds.values()).records
                 records = run().records if any(one.findings for one in records) else records

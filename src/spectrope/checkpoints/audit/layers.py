@@ -19,7 +19,13 @@ from spectrope.checkpoints.audit.architectures import (
 from spectrope.checkpoints.audit.between import between_findings
 from spectrope.checkpoints.audit.bias import drowned
 from spectrope.checkpoints.audit.compare import LOOKUP, Discrepancy, compare, rough_lines
-from spectrope.checkpoints.audit.declaration import contradictions, declared_clip, declared_layer, layer_type
+from spectrope.checkpoints.audit.declaration import (
+    contradictions,
+    declared_clip,
+    declared_layer,
+    layer_type,
+    temperature,
+)
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
 from spectrope.checkpoints.audit.encoding import LayerEncoding
@@ -84,7 +90,8 @@ class Subject:
         kind = layer_type(declaration, layer)
         declared = declared_layer(declaration, stack, layer, self.length)
         scale = declared_scale(declaration, layer, kind, call.q.shape[-1])
-        factor = query_factor(declaration) if declared.turning is None else 1.0
+        unrotated = declared.turning is None
+        factor = query_factor(declaration) * temperature(declaration, 0) if unrotated else 1.0
         return replace(
             declared,
             sees_future=self.ahead(stack),
@@ -323,7 +330,7 @@ def _findings(
         findings += norm_findings(kernel, subject.model, subject.norms, noise)
     if declared.query_scale is not None and not any(one.code == "SPE403" for one in findings):
         findings += growth(call, declaration, call.module, range(length), size_tolerance(noise))
-    unfound = any(one.rotation is not None and one.gain is None for one in measured.sides.of.values())
+    unfound = any(one.gain is None for one in measured.sides.of.values())
     normalised = declared.normalised_after or effective.normalised_after
     if unfound and not normalised and not findings and is_library_family(declaration.model_type):
         findings += between_findings(measured.sides, kernel.sources, noise)

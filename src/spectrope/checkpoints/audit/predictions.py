@@ -1,8 +1,9 @@
 """Measure the impact of findings: compare the model with itself when a layer or a table is corrected."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from spectrope.checkpoints.audit.substitution import Rows, Substitution
 from spectrope.core import UnsupportedError, torch_stream
 
 LONGEST = 512  # Tokens of a sequence.
+FINE = 1e-6  # Relative rounding error up to which the divergence that it makes lies below `HARMLESS`.
 MOST = 48  # Positions at which predictions are compared.
 
 
@@ -61,7 +63,8 @@ def measure_impacts(
     if not groups:
         return ()
     predictions = Predictions.of(model, min(length, LONGEST), seed, text)
-    found = {cause: _impact(predictions, together, noise) for cause, together in groups.items()}
+    rounding = cache(lambda: HARMLESS if isinstance(predictions, str) else predictions.rounding(noise))
+    found = {cause: _impact(predictions, together, rounding) for cause, together in groups.items()}
     return tuple(found[_cause(one.finding)] for one in remedies)
 
 
@@ -69,19 +72,21 @@ def _cause(finding: Discrepancy) -> tuple[str, str, str, str]:
     return finding.code, finding.what, finding.expected, finding.effective
 
 
-def _impact(predictions: "Predictions | str", together: Sequence[Remedy], noise: float) -> Impact:
+def _impact(
+    predictions: "Predictions | str", together: Sequence[Remedy], rounding: Callable[[], float]
+) -> Impact:
     """The impact of findings of one cause."""
     reasons = [one.substitution for one in together if isinstance(one.substitution, str)]
     if isinstance(predictions, str) or reasons:
         return Impact(reason=predictions if isinstance(predictions, str) else reasons[0])
     changes = {one.module: one.substitution for one in together if not isinstance(one.substitution, str)}
     try:
-        right = predictions.predicted(changes)
+        right, bound = predictions.predicted(changes), rounding()
     except UnsupportedError as error:
         return Impact(reason=str(error))
     except FAILURES as error:
         return Impact(reason=f"the model does not run with it: {type(error).__name__}")
-    divergence = (right.exp() * (right - predictions.seen)).sum(-1)
+    divergence = divergence_of(right, predictions.seen)
     places = predictions.places.tolist()
     octaves = [2**k for k in range(3, 20) if 2**k <= places[-1]] + [places[-1] + 1]
     ends = list(dict.fromkeys(octaves))
@@ -98,9 +103,14 @@ def _impact(predictions: "Predictions | str", together: Sequence[Remedy], noise:
         lengths=tuple(end for end, _ in kept),
         by_length=tuple(value for _, value in kept),
         layers=len(changes),
-        rounding=max(HARMLESS, 10 * noise**2),
+        rounding=bound,
         on_text=predictions.on_text,
     )
+
+
+def divergence_of(first: Float[Tensor, "m v"], second: Float[Tensor, "m v"]) -> Float[Tensor, " m"]:
+    """Kullback-Leibler divergence, in nats, of distributions from others, both given by their logarithms."""
+    return (first.exp() * (first - second)).sum(-1)
 
 
 def _repeated(vocabulary: int, length: int, seed: int) -> Int[Tensor, " n"]:
@@ -158,6 +168,26 @@ class Predictions:
     def predicted(self, changes: Mapping[nn.Module, Substitution | Rows]) -> Float[Tensor, "m v"]:
         """Logarithms of the probabilities of tokens after some of them, with changes in some modules."""
         return _predicted(self.model, self.inputs, self.places, changes)
+
+    def rounding(self, noise: float) -> float:
+        """Largest divergence, at one position, that comes from a rounding more in every query and key.
+
+        Args:
+            noise: Relative rounding error of the model's arithmetic.
+        """
+        if noise <= FINE:
+            return HARMLESS
+        stream = torch_stream(0, "rounding")
+
+        def rounded(x: Tensor) -> Tensor:
+            signs = torch.randint(0, 2, x.shape, generator=stream).to(x.device) - 0.5
+            return (x.float() * (1 + noise * signs)).to(x.dtype)
+
+        def change(given: Given) -> Given:
+            return replace(given, q=rounded(given.q), k=rounded(given.k))
+
+        every = dict.fromkeys(self.model.modules(), change)
+        return max(HARMLESS, divergence_of(self.predicted(every), self.seen).max().item())
 
     def loss(self, predicted: Float[Tensor, "m v"]) -> float:
         """Mean negative logarithm of the probability of the tokens that come next."""

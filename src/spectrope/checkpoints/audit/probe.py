@@ -94,8 +94,9 @@ class BothProbes:
             watch(Progress("audit", len(records), len(modules)))
 
         watch(Progress("audit", 0, len(modules)))
+        tried = (modules if compared is None else compared) if exercised else ()
         unread = constant_content(
-            inner, modules, length, receive, contents=self.batch, seed=self.seed, exercised=exercised
+            inner, modules, length, receive, contents=self.batch, seed=self.seed, exercised=tried
         )
         return Probed(absolutes, records, remedies, untried, unread)
 

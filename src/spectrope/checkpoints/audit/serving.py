@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -34,8 +34,14 @@ from spectrope.core import SpectropeError
 
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 MERGED = "the model takes them for one"
+BEHIND = 3  # Steps of generation in a batch with padding, of which the first reads the prompt.
+BEHIND_PADDING = "decoded in the row with padding"
+BESIDE_DECODED = "decoded in the row without padding, below one that has some"
+PACKED = {"second": "the first", "third": "an earlier one"}
 BESIDE = "in the row without padding, below one that has some"
 PLAIN = "that of a plain forward pass"
+DECODING = "cached decoding"
+SIZE = "times as large"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +65,10 @@ class AppliedCall:
         return replace(
             self, logits=self.logits[..., tokens, tokens], allowed=self.allowed[..., tokens, tokens]
         )
+
+    def keys_from(self, first: int) -> "AppliedCall":
+        """That of the keys from one on."""
+        return replace(self, logits=self.logits[..., first:], allowed=self.allowed[..., first:])
 
 
 Reference = dict[str, list[AppliedCall]]  # Of each call that a module makes in one forward pass.
@@ -100,12 +110,15 @@ class ServingModes:
 
     def check(self) -> Iterator[ServingRecord]:
         """A record per serving mode of the model."""
+        alone = set[str]()
         for mode, record in self._checks().items():
             try:
                 outcome = record(mode)
             except Refused as refusal:
                 outcome = ServingRecord(mode, "cannot tell", (), str(refusal))
-            yield outcome
+            if mode == DECODING:
+                alone = {*map(_respect, outcome.findings)}
+            yield _without(outcome, alone)
 
     def _checks(self) -> dict[str, Callable[[str], ServingRecord]]:
         """The check of each serving mode, by its name."""
@@ -116,7 +129,7 @@ class ServingModes:
         serves = two_stacks or self._causal
         if serves and hasattr(self.model, "generate"):
             if "past_key_values" in self._arguments:
-                checks["cached decoding"] = self._decoded
+                checks[DECODING] = self._decoded
                 if getattr(self.model, "_can_compile_fullgraph", False):
                     checks["static cache"] = self._static
             if not two_stacks:
@@ -136,9 +149,11 @@ class ServingModes:
         plain = self.served(lambda: self.forward(self.tokens))
         return {module: [*map(self._applied, calls)] for module, calls in plain.calls.items()}
 
-    def _applied(self, call: Call) -> AppliedCall:
-        """What a call's attention function applies to random inputs; what it is given, if it cannot run."""
-        call, unexplained = carried_out(call, exercise(call, self.seed))
+    def _applied(self, call: Call, row: int = 0) -> AppliedCall:
+        """What a call's attention function applies to random inputs in one row; what it is given, if it
+        cannot run."""
+        seen = exercise(call, self.seed, row)
+        call, unexplained = carried_out(call if row == 0 else call.row(row), seen)
         strange = "; ".join(dict.fromkeys(one.effective for one in unexplained))
         cap = "no cap of logits" if call.softcap is None else f"a cap of logits at {call.softcap:g}"
         sinks = "no attention sinks" if call.sinks is None else "attention sinks"
@@ -160,10 +175,20 @@ class ServingModes:
 
     def by_default(self, record: ServingRecord) -> ServingRecord:
         """The record of a serving mode that is not required, where a limit of the class is no finding."""
-        if record.mode != "left padding" or record.verdict != "differs" or not self.counts_itself:
-            return record
-        reason = "the class takes no position_ids, so padding on the left shifts its positions"
-        return ServingRecord(record.mode, "cannot tell", (), reason)
+        reason = self._limit_in(record) if record.verdict == "differs" else ""
+        return ServingRecord(record.mode, "cannot tell", (), reason) if reason else record
+
+    def _limit_in(self, record: ServingRecord) -> str:
+        """The limit of the class that explains what differs in a mode; "" if none does."""
+        if record.mode == "left padding" and self.counts_itself:
+            return "the class takes no position_ids, so padding on the left shifts its positions"
+        cooled = getattr(self._config.get_text_config(), "attn_temperature_tuning", False)
+        of_size = all(one.effective.endswith(SIZE) for one in record.findings)
+        if cooled and of_size and record.mode in ("left padding", "packed sequences"):
+            return (
+                "the class counts tokens of the row for its attention temperature, whatever their positions"
+            )
+        return ""
 
     @property
     def _arguments(self) -> set[str]:
@@ -248,20 +273,41 @@ class ServingModes:
         mask = torch.ones_like(ids)
         mask[0] = 0
         mask[0, tokens] = 1
-        left = tokens.start > 0
+        left, steps = tokens.start > 0, min(BEHIND, self.tokens - self.prompt)
         received = self.served(
-            lambda: self._generate(ids, mask, 1) if left else self.forward(self.prompt, mask)
+            lambda: self._generate(ids, mask, steps) if left else self.forward(self.prompt, mask)
         )
         findings = self._first_misplaced(received, tokens) + self._beside_misplaced(received)
+        findings = findings or (self._misplaced_behind_padding(received) if left else [])
         for module, calls in received.calls.items():
             kernel = self._applied(calls[0])
-            findings += self._beside(module, calls[0], kernel)
+            findings += self._beside(module, calls[0])
             whole = kernel.allowed.shape[-1] == self.prompt  # some models put keys of their own before it
             if whole and bool(kernel.allowed[0, :, tokens, mask[0] == 0].any()):
                 about = f"mask of {named_layer(module)}"
                 findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
             findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
+            each = len(self.reference[module])
+            for nth in range(each if left else 0):
+                for step, call in enumerate(calls[nth + each :: each]):
+                    findings += self._behind_padding(module, call, step, nth)
         return _record(mode, findings)
+
+    def _behind_padding(self, module: str, call: Call, step: int, nth: int) -> list[Discrepancy]:
+        """What differs where a token is decoded in a row with padding, and in one without."""
+        slots, held = self.prompt + step + 1, call.k.shape[2]
+        if call.sparse is not None or call.q.shape[::2] != (2, 1) or held > slots:
+            return []  # such as models without a cache, which read everything again
+        findings: list[Discrepancy] = []
+        for row, padding in enumerate((self.padding, 0)):
+            kernel, hidden = self._applied(call, row), max(0, padding - (slots - held))
+            rows = slice(slots - padding - 1, slots - padding)
+            found = self._differing(module, kernel.keys_from(hidden), rows, nth)
+            if bool(kernel.allowed[0, ..., :hidden].any()):
+                about = f"mask of {named_layer(module)}"
+                found = [Discrepancy(about, "padding hidden", "padding seen", by="expected")]
+            findings += [replace(one, note=(BEHIND_PADDING, BESIDE_DECODED)[row]) for one in found]
+        return findings
 
     def _beside_misplaced(self, received: Served) -> list[Discrepancy]:
         """What is misplaced in the row without padding."""
@@ -271,46 +317,56 @@ class ServingModes:
         found = [self._misplaced(table, last[: self.prompt], 0) for table, last in lasts.items()]
         return [replace(one, note=BESIDE) for findings in found for one in findings]
 
-    def _beside(self, module: str, call: Call, kernel: AppliedCall) -> list[Discrepancy]:
+    def _misplaced_behind_padding(self, received: Served) -> list[Discrepancy]:
+        """What is misplaced where tokens are decoded in a row with padding, and in one without."""
+        findings: list[Discrepancy] = []
+        for table, looked_up in received.rows.items():
+            for step, rows in enumerate(looked_up[1:]):
+                each = rows.reshape(-1, rows.shape[-1])
+                if each.shape[-1] != 1:
+                    continue
+                first = self._misplaced(table, each[0], self.prompt - self.padding + step)
+                findings += [replace(one, note=BEHIND_PADDING) for one in first]
+                second = self._misplaced(table, each[-1], self.prompt + step)
+                findings += [replace(one, note=BESIDE_DECODED) for one in second]
+        return findings
+
+    def _beside(self, module: str, call: Call) -> list[Discrepancy]:
         """What differs in the row without padding.
 
-        Nothing is known of it where only the first row is read, the attention function draws another mask, or
-        the model puts keys of its own before the tokens.
+        Nothing is known of it where only the first row is read, or the model puts keys of its own before the
+        tokens.
         """
-        logits, allowed = kernel_rows(call)
-        if call.sparse is not None or len(logits) != 2 or not torch.equal(allowed[:1], kernel.allowed[:1]):
+        if call.sparse is not None or len(call.q) != 2 or call.k.shape[2] != self.prompt:
             return []
-        if allowed.shape[-1] != self.prompt:
-            return []
-        row = replace(kernel, logits=logits[1:], allowed=allowed[1:])
-        return [replace(one, note=BESIDE) for one in self._differing(module, row, slice(0, self.prompt))]
+        found = self._differing(module, self._applied(call, 1), slice(0, self.prompt))
+        return [replace(one, note=BESIDE) for one in found]
 
     def _pooling(self, mode: str) -> ServingRecord:
         raise Refused("its layers pool positions, of which padding would change the number")
 
     def _packed(self, mode: str) -> ServingRecord:
-        """Two sequences in one row, told apart by restarting positions."""
-        second, rows = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
-        positions = torch.cat([torch.arange(self.padding), torch.arange(rows.stop)])[None]
+        """Three sequences in one row, told apart by restarting positions."""
+        ends = (0, self.padding, (self.padding + self.prompt) // 2, self.prompt)
+        each = [slice(start, stop) for start, stop in pairwise(ends)]
+        positions = torch.cat([torch.arange(one.stop - one.start) for one in each])[None]
         positions = positions.to(next(self.model.parameters()).device)
         with sequences_told_apart() as told:
             received = self.served(lambda: self.forward(self.prompt, position_ids=positions))
         kernels = {module: self._applied(calls[0]) for module, calls in received.calls.items()}
-        leaking = [
-            module for module, one in kernels.items() if bool(one.allowed[0, :, second, : second.start].any())
-        ]
-        if leaking and 2 not in told:
-            return ServingRecord(mode, "cannot tell", (), MERGED)
-        findings = self._first_misplaced(received, second)
-        for module in leaking:
-            respect = f"mask of {named_layer(module)}"
-            findings.append(
-                Discrepancy(respect, "sequences apart", "the first seen from the second", by="expected")
-            )
-        for module, kernel in kernels.items():
-            if convolves(self.model.get_submodule(module)):
-                continue  # whose first keys hold the tokens before them
-            findings += self._differing(module, kernel.part(second), rows)
+        findings: list[Discrepancy] = []
+        for (which, seen), one in zip(PACKED.items(), each[1:], strict=True):
+            leaking = [name for name, k in kernels.items() if bool(k.allowed[0, :, one, : one.start].any())]
+            if leaking and max(told, default=1) < 2:
+                return ServingRecord(mode, "cannot tell", (), MERGED)
+            findings += self._first_misplaced(received, one)
+            about = [f"mask of {named_layer(module)}" for module in leaking]
+            text = f"{seen} seen from the {which}"
+            findings += [Discrepancy(what, "sequences apart", text, by="expected") for what in about]
+            for module, kernel in kernels.items():
+                if convolves(self.model.get_submodule(module)):
+                    continue  # whose first keys hold the tokens before them
+                findings += self._differing(module, kernel.part(one), slice(0, one.stop - one.start))
         return _record(mode, findings)
 
     @property
@@ -373,9 +429,23 @@ class ServingModes:
         pairs = enumerate(zip(wanted, rows.tolist(), strict=True))
         wrong = ((t, a, b) for t, (a, b) in pairs if not same(a, b))
         return [
-            Discrepancy(f"position of token {start + t}", f"row {a}", f"row {b}", by="expected")
+            Discrepancy(f"position of token {start + t}", f"row {a}", _row_in_words(b), by="expected")
             for t, a, b in wrong
         ][:1]
+
+    def _other_level(
+        self, module: str, plain: Float[Tensor, "h i j"], logits: Tensor, allowed: Bool[Tensor, "h i j"]
+    ) -> list[Discrepancy]:
+        """Where logits that are the same for all keys have another size, as by another factor on products."""
+        wanted, got = (x.masked_fill(~allowed, 0.0) for x in (plain, logits))
+        largest = wanted.abs().max()
+        varying = row_centred(plain, allowed).abs().max()
+        within = self.bound(wanted, wanted)
+        if bool(varying > 50 * self.noise * largest) or bool((wanted - got).abs().max() <= within):
+            return []
+        ratio = ((wanted * got).sum() / wanted.square().sum()).item()
+        text = f"logits {ratio:.4g} {SIZE}"
+        return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
 
     def _differing(self, module: str, kernel: AppliedCall, rows: slice, nth: int = 0) -> list[Discrepancy]:
         """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen.
@@ -405,7 +475,7 @@ class ServingModes:
         if not bool(gap.isfinite().all()):
             raise Refused("logits are not finite in this arithmetic; compute in float32")
         if bool(gap.max() <= self.bound(wanted, plain)):
-            return []
+            return self._other_level(module, plain[..., dropped:], logits, allowed)
         query = rows.start + int(gap.amax((0, 2)).argmax())
         text = f"off by {gap.max().item():.3g} at query {query}"
         return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
@@ -430,6 +500,10 @@ def _of_first(rows: Int[Tensor, "*b t"]) -> Int[Tensor, " t"]:
     return rows.reshape(-1, rows.shape[-1])[0]
 
 
+def _row_in_words(row: int) -> str:
+    return f"row {row}" if row >= 0 else "none of its rows"
+
+
 def named_layer(module: str) -> str:
     """Stack and number of a layer in words."""
     return " ".join(["layer", *(str(part) for part in layer_name(module) if part != "")])
@@ -440,6 +514,20 @@ def _record(mode: str, findings: list[Discrepancy]) -> ServingRecord:
     first = {finding.what: finding for finding in reversed(findings)}
     kept = tuple(finding for finding in findings if first[finding.what] is finding)
     return ServingRecord(mode, "differs" if kept else "matches", kept)
+
+
+def _without(record: ServingRecord, alone: Collection[str]) -> ServingRecord:
+    """A record without what differs in the same respects where tokens are decoded without any padding."""
+    decoded = (BEHIND_PADDING, BESIDE_DECODED)
+    kept = tuple(one for one in record.findings if one.note not in decoded or _respect(one) not in alone)
+    if kept == record.findings:
+        return record
+    return replace(record, verdict="differs" if kept else "matches", findings=kept)
+
+
+def _respect(finding: Discrepancy) -> str:
+    """What differs, of whichever token."""
+    return finding.what.partition(" of token ")[0]
 
 
 def serving_modes_of(

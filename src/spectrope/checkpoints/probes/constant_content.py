@@ -1,7 +1,7 @@
 """Probe with constant content in every attention layer: any remaining variation of the kernel is due to "
 "position."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,7 +145,7 @@ def constant_content(
     contents: int = 2,
     seed: int = 0,
     *,
-    exercised: bool = False,
+    exercised: Container[str] = (),
     given: dict[str, Any] | None = None,
 ) -> tuple[str, ...]:
     """Run the model with random constant vectors in the place of every attention layer's input.
@@ -157,7 +157,7 @@ def constant_content(
         sink: Receives each layer's kernel as it runs; nothing is kept here.
         contents: How many random vectors; each fills one row of the batch.
         seed: Names the vectors.
-        exercised: Whether to run each attention function on random inputs, too.
+        exercised: Modules whose attention functions are also run on random inputs.
         given: Further arguments of the model's forward call.
 
     Returns:
@@ -213,7 +213,7 @@ def constant_content(
     def receive(call: Call) -> None:
         if call.module in sources:
             found = [source.cpu() for source in sources.pop(call.module)]
-            tried = exercise(call, seed) if exercised else None
+            tried = exercise(call, seed) if call.module in exercised else None
             states = entered.pop(call.module, None)
             outputs, inputs, late = ran.pop(call.module), taken.pop(call.module), norms.pop(call.module)
             sink(LayerKernel(call.cpu(), found, tuple(late), outputs, inputs, tried, states))

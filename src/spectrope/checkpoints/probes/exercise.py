@@ -41,7 +41,7 @@ class Exercise:
 
 
 @torch.no_grad()
-def exercise(call: Call, seed: int) -> Exercise | None:
+def exercise(call: Call, seed: int, row: int = 0) -> Exercise | None:
     """Run the attention function of a call on random inputs; None where it is not seen or does not run.
 
     Values that are the rows of the identity show the pattern.
@@ -49,6 +49,7 @@ def exercise(call: Call, seed: int) -> Exercise | None:
     Args:
         call: Of one layer, over its whole sequence or over the last tokens of one.
         seed: Of the inputs.
+        row: Of the call's batch, whose mask applies.
     """
     (b, h, n, d), (_, g, m, _) = call.q.shape, call.k.shape
     if call.v is None or n > m or n * m > LONGEST**2:
@@ -57,7 +58,8 @@ def exercise(call: Call, seed: int) -> Exercise | None:
     generator = torch_stream(seed, "exercise", call.module)
     q, k = (size * torch.randn(1, *shape, d, generator=generator) for shape in ((h, n), (g, m)))
     v = torch.randn(1, call.v.shape[1], m, call.v.shape[-1], generator=generator)
-    both = _attended(call, q, k, v, 1) or _attended(call, q, k, v, b)
+    alone = _attended(call, q, k, v, 1) if row == 0 else None
+    both = alone or _attended(call, q, k, v, b, row)
     if both is None:
         return None
     out, seen = both
@@ -68,15 +70,17 @@ def exercise(call: Call, seed: int) -> Exercise | None:
 
 
 def _attended(
-    call: Call, q: Tensor, k: Tensor, v: Tensor, rows: int
+    call: Call, q: Tensor, k: Tensor, v: Tensor, rows: int, row: int = 0
 ) -> tuple[Float[Tensor, "1 n h e"], Float[Tensor, "1 n h m"]] | None:
-    """What the function makes of values and of the identity, in equal rows; None where it does not run."""
+    """What the function makes of values and of the identity in one row, whose negatives are in the others;
+    None where it does not run."""
     (_, h, n, _), (_, g, m, _), attend = q.shape, v.shape, call.attend
     if attend is None:
         return None
     keys = torch.arange(m)
     columns = [(keys[:, None] == some).to(v).expand(1, g, -1, -1) for some in keys.split(LONGEST)]
-    sides = [x.expand(rows, *x.shape[1:]).to(call.q.device) for x in (q, k, v, *columns)]
+    signs = torch.where(torch.arange(rows) == row, 1.0, -1.0)[:, None, None, None]
+    sides = [(x if rows == 1 else signs * x).to(call.q.device) for x in (q, k, v, *columns)]
     try:
         out, *parts = (attend(sides[0], sides[1], one) for one in sides[2:])
         seen = torch.cat(parts, -1)
@@ -84,4 +88,4 @@ def _attended(
         return None
     if seen.shape != (rows, n, h, m) or out.shape != (rows, n, h, v.shape[-1]):
         return None
-    return out[:1], seen[:1]
+    return out[row : row + 1], seen[row : row + 1]

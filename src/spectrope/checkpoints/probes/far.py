@@ -125,5 +125,7 @@ def masks_behind(
         kernels[kernel.call.module] = kernel
 
     given = {"past_key_values": cache_of(past)}
-    constant_content(model, modules, tokens, receive, seed=seed, exercised=tokens == 1, given=given)
+    constant_content(
+        model, modules, tokens, receive, seed=seed, exercised=modules if tokens == 1 else (), given=given
+    )
     return kernels

@@ -228,7 +228,8 @@ def test_what_was_not_looked_at_is_said():
 def test_the_closing_line_counts_what_was_looked_at_beyond():
     found = audit(mistral(), length=LENGTH)
     beyond = sum(position >= LENGTH for position in found.far.positions)
-    assert f"Not checked: positions from 64 on, except {beyond} chosen ones up to 32767;" in closing(found)
+    said = f"positions from 64 on, except {beyond} chosen ones up to 32767; passes of more than 64 tokens;"
+    assert f"Not checked: {said}" in closing(found)
     assert "Not checked: positions from 64 on;" in closing(audit(mistral(), length=LENGTH, reach=False))
 
 

@@ -57,7 +57,7 @@ def test_serving_modes_are_no_longer_than_the_model_s_positions(positions):
     assert [record.verdict for record in found.serving_modes] == ["matches"] * 7
 
 
-@pytest.mark.parametrize(("window", "tokens"), [(24, 80), (100, 102), (4096, 80)])
+@pytest.mark.parametrize(("window", "tokens"), [(24, 80), (100, 104), (4096, 80)])
 def test_serving_modes_cross_the_end_of_a_window_that_they_can_hold(window, tokens):
     model = build("Mistral", **GROUPED | {"sliding_window": window})
     found = audit(model, length=32)
@@ -93,14 +93,21 @@ def test_serving_modes_stay_below_the_length_at_which_a_schedule_switches():
 
 
 @pytest.mark.parametrize(
-    ("end", "padding", "has"),
-    [(2, 0, True), ([3, 2], 0, True), (2, 2, False), (None, 0, False), (999, 0, False)],
+    ("begin", "end", "padding", "has"),
+    [
+        (None, 2, 0, True),
+        (1, None, 0, True),
+        (None, [3, 2], 0, True),
+        (2, 2, 2, False),
+        (None, None, 0, False),
+        (None, 999, 0, False),
+    ],
 )
-def test_the_end_of_a_text_is_a_token_of_the_vocabulary_beside_that_of_padding(end, padding, has):
+def test_special_tokens_are_those_of_the_vocabulary_beside_that_of_padding(begin, end, padding, has):
     model = FAMILIES["llama-default"]()
-    model.config.eos_token_id, model.config.pad_token_id = end, padding
+    model.config.bos_token_id, model.config.eos_token_id, model.config.pad_token_id = begin, end, padding
     modes = {record.mode for record in audit(model, length=32).serving_modes}
-    assert ("end-of-text token" in modes) == has
+    assert ("special tokens" in modes) == has
 
 
 def test_a_static_cache_leaves_nothing_on_the_model():
@@ -132,7 +139,7 @@ def test_a_serving_mode_that_the_model_refuses_is_one_of_which_nothing_can_be_to
         "chunked prefill": "matches",
         "right padding": "matches",
         "packed sequences": "matches",
-        "end-of-text token": "matches",
+        "special tokens": "matches",
     }
     assert ("serving mode left padding", "NotImplementedError: no cache here") in reasons(found)
     assert not found.ok

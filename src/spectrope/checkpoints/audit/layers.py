@@ -330,7 +330,8 @@ def _findings(
         findings += norm_findings(kernel, subject.model, subject.norms, noise)
     if declared.query_scale is not None and not any(one.code == "SPE403" for one in findings):
         findings += growth(call, declaration, call.module, range(length), size_tolerance(noise))
-    unfound = any(one.gain is None for one in measured.sides.of.values())
+    turning = [one for one in measured.sides.of.values() if one.rotation is not None]
+    unfound = any(one.gain is None for one in turning or measured.sides.of.values())
     normalised = declared.normalised_after or effective.normalised_after
     if unfound and not normalised and not findings and is_library_family(declaration.model_type):
         findings += between_findings(measured.sides, kernel.sources, noise)

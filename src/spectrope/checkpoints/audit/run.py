@@ -81,9 +81,9 @@ def audit(
         dtype: For checkpoints: floating-point type of the computation; "auto" is the checkpoint's.
         device: For checkpoints: device to compute on.
         serving_modes: Whether to compare the kernels of decoding from caches, chunked prefill, padding,
-            packing and a text with an end-of-text token with those of a plain forward pass. None does so if
-            no layer differs, and omits serving modes in which the model does not run; with True they leave
-            the audit incomplete.
+            packing and a text with special tokens with those of a plain forward pass. None does so if no
+            layer differs, and omits serving modes in which the model does not run; with True they leave the
+            audit incomplete.
         reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
         batch: Number of random vectors, one per row of the batch.
         seed: Seed of the random vectors.
@@ -159,7 +159,7 @@ def audit(
         wanted = right if serving_modes is None else serving_modes
         with attention_for(model, 0):  # So few tokens get full attention.
             tokens, names = served_tokens(model, declaration, compared, length), _whole_names(model, inner)
-            modes = serving_modes_of(model, names, noise, seed, tokens) if wanted else None
+            modes = serving_modes_of(model, names, noise, seed, tokens, length) if wanted else None
             served = () if modes is None else tuple(modes.check())
             if modes is not None and serving_modes is None:
                 served = tuple(map(modes.by_default, served))

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import torch
@@ -20,12 +20,14 @@ from spectrope.checkpoints.adapters import (
     layer_name,
     sequences_told_apart,
 )
+from spectrope.checkpoints.adapters.claimed_cache import cache_of
+from spectrope.checkpoints.adapters.interface import uses_interface
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.records import ServingRecord
 from spectrope.checkpoints.audit.serving_tokens import STEPS
-from spectrope.checkpoints.probes.constant_content import convolves
+from spectrope.checkpoints.probes.constant_content import attending_modules, convolves
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token, table_of
 from spectrope.checkpoints.probes.exercise import exercise
 from spectrope.checkpoints.probes.served import Served, kernel_rows
@@ -89,6 +91,7 @@ class ServingModes:
         noise: Relative rounding error of the model's arithmetic.
         seed: Of the constant content.
         tokens: Of a prompt and what is decoded after it.
+        longest: Tokens of which the last but one is read behind a cache that stands for those before it.
     """
 
     model: nn.Module
@@ -97,6 +100,7 @@ class ServingModes:
     noise: float
     seed: int
     tokens: int
+    longest: int
 
     @property
     def prompt(self) -> int:
@@ -132,6 +136,8 @@ class ServingModes:
                 checks[DECODING] = self._decoded
                 if getattr(self.model, "_can_compile_fullgraph", False):
                     checks["static cache"] = self._static
+            if not two_stacks and self.longest > self.tokens + 1 and uses_interface(self.model):
+                checks[f"one token after {self.longest - 2}"] = self._long
             if not two_stacks:
                 checks["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
         if serves and not two_stacks and {"past_key_values", "use_cache"} <= self._arguments:
@@ -139,8 +145,8 @@ class ServingModes:
         checks["right padding"] = partial(self._padded, tokens=slice(0, self.prompt - self.padding))
         if "position_ids" in self._arguments:
             checks["packed sequences"] = self._packed
-        if self._end_of_text is not None:
-            checks["end-of-text token"] = self._ended
+        if self._specials:
+            checks["special tokens"] = self._special
         return checks
 
     @cached_property
@@ -148,6 +154,13 @@ class ServingModes:
         """Kernels of a plain forward pass."""
         plain = self.served(lambda: self.forward(self.tokens))
         return {module: [*map(self._applied, calls)] for module, calls in plain.calls.items()}
+
+    @cached_property
+    def crossing(self) -> list[str]:
+        """Dotted names of modules that attend to an encoder."""
+        if not self._config.is_encoder_decoder:
+            return []
+        return [name for name, elsewhere in attending_modules(self.model).items() if elsewhere]
 
     def _applied(self, call: Call, row: int = 0) -> AppliedCall:
         """What a call's attention function applies to random inputs in one row; what it is given, if it
@@ -178,13 +191,17 @@ class ServingModes:
         reason = self._limit_in(record) if record.verdict == "differs" else ""
         return ServingRecord(record.mode, "cannot tell", (), reason) if reason else record
 
+    @property
+    def _cooled(self) -> bool:
+        """Whether queries have an attention temperature, which the library takes from places in the row."""
+        return bool(getattr(self._config.get_text_config(), "attn_temperature_tuning", False))
+
     def _limit_in(self, record: ServingRecord) -> str:
         """The limit of the class that explains what differs in a mode; "" if none does."""
         if record.mode == "left padding" and self.counts_itself:
             return "the class takes no position_ids, so padding on the left shifts its positions"
-        cooled = getattr(self._config.get_text_config(), "attn_temperature_tuning", False)
         of_size = all(one.effective.endswith(SIZE) for one in record.findings)
-        if cooled and of_size and record.mode in ("left padding", "packed sequences"):
+        if self._cooled and of_size and record.mode in ("left padding", "packed sequences"):
             return (
                 "the class counts tokens of the row for its attention temperature, whatever their positions"
             )
@@ -206,7 +223,7 @@ class ServingModes:
             Refused: If the model does not run so.
         """
         try:
-            return served_by(self.model, self.modules, [*self.tables], run, self.seed)
+            return served_by(self.model, self.modules, [*self.tables], run, self.seed, self.crossing)
         except Exception as error:  # what a model's own code may raise is not ours to list
             first, *_ = str(error).splitlines() or [""]
             raise Refused(f"{type(error).__name__}: {first}") from error
@@ -222,12 +239,59 @@ class ServingModes:
         """
         ids, steps = Inputs(1, self.prompt).of(self.model)["input_ids"], self.tokens - self.prompt
         received = self.served(lambda: self._generate(ids, torch.ones_like(ids), steps, **how))
-        return _record(mode, self._consecutive(received))
+        return _record(mode, self._consecutive(received) + self._crossing(received, torch.ones_like(ids)))
 
     def _static(self, mode: str) -> ServingRecord:
         """The same from a cache that is allocated in advance, so that it holds keys not yet written."""
         with _restored(self.model, "_previous_max_cache_length"):
             return self._decoded(mode, cache_implementation="static", disable_compile=True)
+
+    def _long(self, mode: str) -> ServingRecord:
+        """One token behind a cache that stands for many: its query, and what its attention function sees."""
+        past, device = self.longest - 2, next(self.model.parameters()).device
+        takes = "position_ids" in self._arguments
+
+        def run(*places: int, **given: Any) -> Served:
+            named = {"position_ids": torch.tensor([places], device=device)} if takes else {}
+            return self.served(lambda: self.forward(len(places), **named, **given))
+
+        alone = run(past, past_key_values=cache_of(past))
+        among = run(0, 1, past) if takes and not self._cooled else None
+        findings: list[Discrepancy] = []
+        for module, calls in alone.calls.items():
+            call, whole, about = calls[0], self.reference[module][0], named_layer(module)
+            kernel = self._applied(call)
+            if (kernel.strange, kernel.beside) != (whole.strange, whole.beside):
+                text = kernel.strange or ", ".join(kernel.beside)
+                findings.append(Discrepancy(f"kernel of {about}", PLAIN, text, by="expected"))
+            elif not torch.equal(kernel.allowed, call.allowed.expand(kernel.allowed.shape)):
+                findings.append(Discrepancy(f"mask of {about}", "the one given", "another", by="expected"))
+            if among is not None:
+                wanted, got = among.calls[module][0].q[..., -1, :], call.q[..., -1, :]
+                gap = (wanted - got).double().abs().max()
+                if bool(gap > self.bound(wanted, wanted)):
+                    text = f"query off by {gap.item():.3g} at position {past}"
+                    findings.append(Discrepancy(f"kernel of {about}", PLAIN, text, by="expected"))
+        return _record(mode, findings)
+
+    def _crossing(self, received: Served, mask: Int[Tensor, "b t"]) -> list[Discrepancy]:
+        """Where a decoder does not see what is to be seen of its encoder.
+
+        Args:
+            received: What was applied.
+            mask: 1 for tokens that the encoder was given, 0 for padding.
+        """
+        findings: list[Discrepancy] = []
+        for module, calls in received.crossing.items():
+            about = f"mask of cross-attention of {named_layer(module)}"
+            fitting = [call for call in calls if (len(call.q), call.k.shape[2]) == mask.shape]
+            for call, row in product(fitting, range(len(mask))):
+                seen, wanted = self._applied(call, row).allowed[0].cpu(), mask[row].cpu() == 1
+                if bool((seen & ~wanted).any()):
+                    findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
+                if not bool((seen | ~wanted).all()):
+                    findings.append(Discrepancy(about, "all but padding seen", "some hidden", by="expected"))
+        return findings
 
     def _chunked(self, mode: str) -> ServingRecord:
         """All tokens in three chunks of unequal length, each behind the cache of those before it."""
@@ -279,6 +343,9 @@ class ServingModes:
         )
         findings = self._first_misplaced(received, tokens) + self._beside_misplaced(received)
         findings = findings or (self._misplaced_behind_padding(received) if left else [])
+        findings += self._crossing(received, mask)
+        if self.crossing and hasattr(self.model, "generate"):
+            findings += self._crossing(self.served(lambda: self._generate(ids, mask, BEHIND)), mask)
         for module, calls in received.calls.items():
             kernel = self._applied(calls[0])
             findings += self._beside(module, calls[0])
@@ -370,20 +437,21 @@ class ServingModes:
         return _record(mode, findings)
 
     @property
-    def _end_of_text(self) -> int | None:
-        """The token that ends texts, where the configuration and the vocabulary have one beside padding."""
+    def _specials(self) -> list[int]:
+        """Tokens that begin and end texts, where configuration and vocabulary have them beside padding."""
         text = self._config.get_text_config()
-        stated = getattr(text, "eos_token_id", None)
-        end: Any = stated[0] if isinstance(stated, list) and stated else stated
-        known = isinstance(end, int) and 0 <= end < getattr(text, "vocab_size", 0)
-        return end if known and end != getattr(text, "pad_token_id", None) else None
+        stated = [getattr(text, name, None) for name in ("bos_token_id", "eos_token_id")]
+        first = [one[0] if isinstance(one, list) and one else one for one in stated]
+        known = [one for one in first if isinstance(one, int) and 0 <= one < getattr(text, "vocab_size", 0)]
+        return [one for one in dict.fromkeys(known) if one != getattr(text, "pad_token_id", None)]
 
-    def _ended(self, mode: str) -> ServingRecord:
-        """The token that ends texts within one text, where neither positions nor the mask may begin anew."""
-        inputs = Inputs(1, self.tokens).of(self.model)
+    def _special(self, mode: str) -> ServingRecord:
+        """Special tokens within one text, where neither positions nor the mask may begin anew."""
+        inputs, specials = Inputs(1, self.tokens).of(self.model), self._specials
         for name in {"input_ids", "decoder_input_ids"} & {*inputs}:
             inputs[name] = inputs[name].clone()
-            inputs[name][0, self.prompt // 2] = self._end_of_text
+            for nth, token in enumerate(specials, 1):
+                inputs[name][0, nth * self.prompt // (len(specials) + 1)] = token
         return _record(mode, self._consecutive(self.served(lambda: self.model(**inputs))))
 
     def _generate(self, ids: Int[Tensor, "b t"], mask: Int[Tensor, "b t"], steps: int, **how: Any) -> Any:
@@ -531,7 +599,7 @@ def _respect(finding: Discrepancy) -> str:
 
 
 def serving_modes_of(
-    model: nn.Module, modules: list[str], noise: float, seed: int, tokens: int
+    model: nn.Module, modules: list[str], noise: float, seed: int, tokens: int, longest: int
 ) -> ServingModes:
     """The serving modes of a whole model.
 
@@ -541,6 +609,7 @@ def serving_modes_of(
         noise: Relative rounding error of its arithmetic.
         seed: Of the constant content.
         tokens: Of a prompt and what is decoded after it.
+        longest: Tokens of which the last but one is read behind a cache that stands for those before it.
     """
     absolutes: list[Absolute] = []
     with contextlib.suppress(SpectropeError, *FAILURES):  # Then no mode runs either, and each says why.
@@ -548,4 +617,4 @@ def serving_modes_of(
     tables = {
         one.table: int(one.rows[0]) for one in absolutes if one.table and bool((one.rows.diff() == 1).all())
     }
-    return ServingModes(model, modules, tables, noise, seed, tokens)
+    return ServingModes(model, modules, tables, noise, seed, tokens, longest)

@@ -12,7 +12,7 @@ from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.core.peak import MIB
 
 TOKENS = 80  # Past 64, a usual block or page of kernels.
-STEPS = 4  # Of them are decoded, at most; half of these behind the end of a window.
+STEPS = 8  # Of them are decoded, at most; half of these behind the end of a window.
 KEPT = 64 * MIB  # Of logits in all layers, in double precision.
 
 

@@ -123,12 +123,28 @@ def each_head(
     sides, sources = {"queries": q, "keys": k}, [*sources]
     likely = None if together is None else together.layout
     return Sides(
-        {
-            (side, head): _head(x[:, head : head + 1], sources, likely, noise)
-            for side, x in sides.items()
-            for head in range(x.shape[1])
-        }
+        _laid_out_alike(
+            {
+                (side, head): _head(x[:, head : head + 1], sources, likely, noise)
+                for side, x in sides.items()
+                for head in range(x.shape[1])
+            }
+        )
     )
+
+
+def _laid_out_alike(of: dict[Place, HeadSide]) -> dict[Place, HeadSide]:
+    """Heads whose vectors before rotation were not found have pairs laid out as those that were."""
+    seen = [one.rotation for one in of.values() if one.rotation is not None and one.gain is not None]
+    known = {rotation.seen_pairing: rotation.pairing for rotation in seen}
+
+    def alike(one: HeadSide) -> HeadSide:
+        rotation = one.rotation
+        if rotation is None or one.gain is not None or rotation.seen_pairing not in known:
+            return one
+        return replace(one, rotation=replace(rotation, pairing=known[rotation.seen_pairing]))
+
+    return {place: alike(one) for place, one in of.items()}
 
 
 def _head(

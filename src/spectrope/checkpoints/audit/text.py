@@ -194,6 +194,7 @@ def _beyond(audit: "Audit") -> list[str]:
         return [f"rotations from position {audit.length} on{seen}", *far.unchecked]
     return [
         f"positions from {audit.length} on, except {len(beyond)} chosen ones up to {beyond[-1]}",
+        f"passes of more than {audit.length} tokens",
         *far.unchecked,
     ]
 

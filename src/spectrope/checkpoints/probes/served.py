@@ -1,6 +1,6 @@
 """Kernels for constant content in serving modes: cached, padded and packed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any
@@ -31,15 +31,22 @@ class Served:
     Args:
         calls: Kernel calls by module, in the order in which they were made.
         rows: Rows that were looked up in each table of positions, call by call, with shape (b, t).
+        crossing: Kernel calls of modules that attend to an encoder, likewise.
     """
 
     calls: dict[str, list[Call]]
     rows: dict[str, list[Tensor]]
+    crossing: dict[str, list[Call]]
 
 
 @torch.no_grad()
 def served(
-    model: nn.Module, modules: list[str], tables: list[str], run: Callable[[], Any], seed: int = 0
+    model: nn.Module,
+    modules: list[str],
+    tables: list[str],
+    run: Callable[[], Any],
+    seed: int = 0,
+    crossing: Sequence[str] = (),
 ) -> Served:
     """Run a model in some way, with constant content in the place of every attention layer's input.
 
@@ -49,8 +56,9 @@ def served(
         tables: Dotted names of its tables of positions.
         run: Runs the model.
         seed: Names the vectors; every row of the batch holds the same one.
+        crossing: Dotted names of modules that attend to an encoder, which keep their inputs.
     """
-    received = Served({name: [] for name in modules}, {name: [] for name in tables})
+    received = Served(*({name: [] for name in names} for names in (modules, tables, crossing)))
     config: Any = model.config
     width = getattr(config.get_text_config(), "hidden_size", None)
 
@@ -71,6 +79,8 @@ def served(
         if call.module in received.calls:
             # A static cache writes the keys of later calls into the same memory.
             received.calls[call.module].append(replace_fields(call, k=call.k.clone()))
+        elif call.module in received.crossing:
+            received.crossing[call.module].append(call)
 
     with (
         idle_feed_forwards(model, modules),

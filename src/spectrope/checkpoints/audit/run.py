@@ -29,6 +29,7 @@ from spectrope.checkpoints.audit.architectures import unexercised
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.decays import LinearAudit
+from spectrope.checkpoints.audit.declaration import declared_clip
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.further import FurtherPasses, not_exercised, with_further
@@ -49,6 +50,7 @@ from spectrope.core import ConfigError, Device, SpectropeError, Watch, choose_de
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 LATER = "serving modes, which are only checked if nothing differs in a plain forward pass"
 IN_BLOCKS = "serving modes in block-sparse attention"
+CLIPPING = "the clipping of queries, keys and values (clip_qkv)"
 SHORTEST = 16  # Tokens of a text.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 
@@ -194,6 +196,7 @@ def audit(
             *passes.left_out,
             *indexing.unread(indexed),
             *_compressed(inner),
+            *((CLIPPING,) if declared_clip(declaration) else ()),
         ),
         decays=decays,
         vision=vision,

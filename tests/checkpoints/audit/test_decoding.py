@@ -1,0 +1,234 @@
+"""What single tokens, rows of a batch and later sequences get in serving modes."""
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+import torch
+from tests.checkpoints.audit.injections import Inject, attending, options
+from tests.checkpoints.audit.museum import COOL, LENGTH, Exhibit, of
+from transformers import masking_utils
+from transformers.cache_utils import DynamicSlidingWindowLayer
+
+from spectrope.checkpoints.audit import audit
+
+
+def at(change, single=True):
+    """Change the positions that the rotation is given, of single tokens alone or always."""
+
+    def inject(model, patch):
+        table = model.model.rotary_emb
+        own = table.forward
+
+        def forward(x, position_ids):
+            changed = position_ids if single and position_ids.shape[1] > 1 else change(position_ids)
+            return own(x, changed)
+
+        patch.setattr(table, "forward", forward)
+
+    return inject
+
+
+def slots_counted(model, patch):
+    """A token's position is the number of slots that the cache has taken, padding included."""
+
+    def hook(module, args, given):
+        past = given.get("past_key_values")
+        if past is not None and past.get_seq_length() > 0:
+            tokens = args[0] if args else given["input_ids"]
+            given = given | {"position_ids": past.get_seq_length() + torch.arange(tokens.shape[1])[None]}
+        return args, given
+
+    model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def whole_blocks(own, q, k, v, mask, given):
+    """One query over more than 128 keys loses those behind the last whole block of 64."""
+    m = k.shape[2]
+    if q.shape[2] == 1 and m > 128 and m % 64:
+        k, v, mask = k[:, :, : m - m % 64], v[:, :, : m - m % 64], None
+    return own(q, k, v, mask)
+
+
+def turned_late(model, patch):
+    """The ring of a window's keys turns after six decoded tokens."""
+    own = DynamicSlidingWindowLayer.update
+
+    def update(self, keys, values, *args, **given):
+        self.steps = getattr(self, "steps", 0) + 1 if keys.shape[2] == 1 else 0
+        k, v = own(self, keys, values, *args, **given)
+        return (k.roll(1, 2), v) if self.steps > 6 else (k, v)
+
+    patch.setattr(DynamicSlidingWindowLayer, "update", update)
+
+
+def first_boundary(model, patch):
+    """Sequences after the second are taken for a part of it."""
+    own = masking_utils.find_packed_sequence_indices
+
+    def find(*args, **given):
+        found = own(*args, **given)
+        return None if found is None else found.clamp(max=1)
+
+    patch.setattr(masking_utils, "find_packed_sequence_indices", find)
+
+
+def of_first_row(own, q, k, v, mask, given):
+    return own(q, k[:1].expand_as(k), v[:1].expand_as(v), mask)
+
+
+def mask_of_first_row(own, q, k, v, mask, given):
+    return own(q, k, v, None if mask is None else mask[:1].expand(len(q), *mask.shape[1:]))
+
+
+def quarter_of_single_tokens(own, q, k, v, mask, given):
+    return own(q / 4 if q.shape[2] == 1 else q, k, v, mask)
+
+
+def tuned_by_call(model, patch):
+    """The temperature counts the tokens of each call."""
+    code = sys.modules[type(model).__module__]
+    own = code.Llama4TextAttention.forward
+
+    class Fresh:
+        """A cache that says that it is empty."""
+
+        def __init__(self, cache):
+            self.cache = cache
+
+        def __getattr__(self, name):
+            return getattr(self.cache, name)
+
+        def get_seq_length(self, *_):
+            return 0
+
+    def forward(self, *args, past_key_values=None, **given):
+        past = None if past_key_values is None else Fresh(past_key_values)
+        return own(self, *args, past_key_values=past, **given)
+
+    patch.setattr(code.Llama4TextAttention, "forward", forward)
+
+
+def begun_anew(model, patch):
+    """Positions begin anew at the token that begins a text."""
+    ids = []
+    body, own = model.model, model.model.rotary_emb.forward
+    body.register_forward_pre_hook(
+        lambda _, args, given: ids.append(given.get("input_ids")), with_kwargs=True
+    )
+
+    def forward(x, position_ids):
+        begins = None if ids[-1] is None else ids[-1] == model.config.bos_token_id
+        if begins is not None and begins.shape == position_ids.shape:
+            position_ids = position_ids - torch.where(begins, position_ids, 0).cummax(-1).values
+        return own(x, position_ids)
+
+    patch.setattr(body.rotary_emb, "forward", forward)
+
+
+def crossing(change):
+    """Change the masks of T5's cross-attention, given the decoder's states."""
+
+    def inject(model, patch):
+        for block in model.decoder.block:
+            attention = block.layer[1].EncDecAttention
+            own = attention.forward
+
+            def forward(states, *args, own=own, **given):
+                changed = change(states, given["key_value_states"].shape[1], given["mask"])
+                return own(states, *args, **given | {"mask": changed})
+
+            patch.setattr(attention, "forward", forward)
+
+    return inject
+
+
+def one_key(states, keys, mask):
+    first = torch.where(torch.arange(keys) < 1, 0.0, torch.finfo(torch.float32).min)
+    return first[None, None, None] if states.shape[1] == 1 else mask
+
+
+@dataclass(frozen=True)
+class Served:
+    """A fault that a plain forward pass does not show, the mode that first shows it, and what it says."""
+
+    family: str
+    inject: Inject
+    mode: str
+    said: str
+    code: str = "501"
+    declared: tuple[tuple[str, object], ...] = ()
+    length: int = LENGTH
+
+
+PADDED, DECODED, PACKED = "left padding", "cached decoding", "packed sequences"
+FAULTS = {
+    "slots counted": Served("llama", slots_counted, PADDED, "decoded in the row with padding"),
+    "rows of slots": Served("gpt2", slots_counted, PADDED, "row 54 expected, row 72 effective", "402"),
+    "positions of the first row for single tokens": Served(
+        "granite", at(lambda p: p[:1].expand_as(p)), PADDED, "decoded in the row without padding"
+    ),
+    "mask of the first row": Served("qwen2", attending(mask_of_first_row), PADDED, "row without padding"),
+    "keys and values of the first row": Served("llama", attending(of_first_row), PADDED, "without padding"),
+    "positions in int8": Served(
+        "llama", at(lambda p: p.to(torch.int8).long()), "one token after 198", "at position 198", length=200,
+        declared=(("max_position_embeddings", 512),),
+    ),
+    "keys behind whole blocks lost": Served(
+        "qwen3", attending(whole_blocks), "one token after 198", "mask of layer 0", length=200,
+        declared=(("max_position_embeddings", 512),),
+    ),
+    "ring turned after six tokens": Served(
+        "mistral", turned_late, DECODED, "kernel of layer 0", declared=(("sliding_window", 24),)
+    ),
+    "third sequence within the second": Served(
+        "llama", first_boundary, PACKED, "an earlier one seen from the third"
+    ),
+    "scale of single tokens without a rotation": Served(
+        "gpt2", attending(quarter_of_single_tokens), DECODED, "logits 0.25 times as large"
+    ),
+    "temperature of the call": Served("llama4_text", tuned_by_call, DECODED, "times as large",
+                                      declared=tuple(COOL.items())),
+    "begun anew at the beginning of a text": Served(
+        "qwen3", begun_anew, "special tokens", "kernel of layer 0", declared=(("bos_token_id", 3),)
+    ),
+    "padding of the encoder seen": Served(
+        "t5", crossing(lambda states, keys, mask: None), "right padding", "padding seen", "116"
+    ),
+    "padding of the encoder seen by single tokens": Served(
+        "t5", crossing(lambda states, keys, mask: None if states.shape[1] == 1 else mask), "right padding",
+        "padding seen", "116",
+    ),
+    "one key of the encoder": Served("t5", crossing(one_key), DECODED, "some hidden", "116"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_serving_is_found_in_its_mode(name, monkeypatch):
+    one = FAULTS[name]
+    case = Exhibit(name, "", one.family, of(one.code), one.inject, dict(one.declared), layers=None)
+    assert audit(case.sound(), length=one.length).ok
+    found = audit(case.model(monkeypatch), length=one.length)
+    assert case.judged(found) == "named", found.records
+    first = found.records[0]
+    assert first.where == f"serving mode {one.mode}"
+    assert one.said in first.message or any(one.said in record.message for record in found.records)
+
+
+def test_what_differs_without_padding_is_not_told_again_behind_padding(monkeypatch):
+    case = Exhibit("scale", "", "smollm3", of("501"), attending(quarter_of_single_tokens), layers=None)
+    modes = {record.where for record in audit(case.model(monkeypatch), length=LENGTH).records}
+    assert modes == {"serving mode cached decoding", "serving mode static cache"}
+
+
+def test_an_argument_that_the_function_does_not_read_is_no_finding(monkeypatch):
+    """Plain attention of gpt-oss takes its sinks from the module."""
+    changed = options(lambda given: {"s_aux": given["s_aux"] + 1})
+    assert audit(Exhibit("s_aux", "", "gpt_oss", of("406"), changed).model(monkeypatch), length=LENGTH).ok
+
+
+@pytest.mark.parametrize("declared", [{"floor_scale": 1}, {"attn_scale": 0.0}, {"floor_scale": 2}])
+def test_temperatures_of_the_library_are_as_declared(declared):
+    assert audit(
+        Exhibit("sound", "", "llama4_text", of("403"), declared=COOL | declared).sound(), length=LENGTH
+    ).ok

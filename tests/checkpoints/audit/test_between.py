@@ -4,7 +4,9 @@ import pytest
 import torch
 from tests.checkpoints.audit import zoo
 from tests.checkpoints.audit.families import LENGTH, llama
-from tests.checkpoints.audit.injections import in_head, rotating
+from tests.checkpoints.audit.injections import at_kernel, in_head, rotating
+from tests.checkpoints.audit.test_injections import model_of
+from transformers.models.deepseek_v3 import modeling_deepseek_v3
 
 from spectrope.checkpoints.audit import audit
 
@@ -120,3 +122,27 @@ def test_vectors_that_are_cut_off_as_declared_are_no_finding(family):
     found = audit(model, length=LENGTH)
     assert found.ok
     assert all(layer.effective.turning.gain == pytest.approx(1) for layer in found.layers)
+
+
+@pytest.mark.parametrize(("family", "layer"), [("smollm3", 1), ("gpt2", 0)])
+def test_a_norm_is_named_where_nothing_rotates(family, layer, monkeypatch):
+    model = model_of(family)
+    assert audit(model, length=LENGTH).ok
+    at_kernel(lambda q, k, v: (normalised(q), normalised(k), v), [layer])(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {(one.code, one.layer) for one in records} == {("SPE114", layer)}
+    assert len(records) == 2
+
+
+@pytest.mark.parametrize("side", ["queries", "keys"])
+def test_a_norm_before_the_rotation_of_latent_attention_is_named(side, monkeypatch):
+    own = modeling_deepseek_v3.apply_rotary_pos_emb_interleave
+
+    def rotate(q, k, *tables, **given):
+        q, k = (normalised(q), k) if side == "queries" else (q, normalised(k))
+        return own(q, k, *tables, **given)
+
+    monkeypatch.setattr(modeling_deepseek_v3, "apply_rotary_pos_emb_interleave", rotate)
+    records = audit(model_of("deepseek_v3"), length=LENGTH).records
+    assert {(one.code, one.layer) for one in records} == {("SPE114", 0), ("SPE114", 1)}
+    assert all(f"norm of {side}" in one.message for one in records)

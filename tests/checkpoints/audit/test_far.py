@@ -452,3 +452,20 @@ def test_windows_both_ways_and_biases_beyond_the_audited_length_are_named_as_not
     found = audit(build("Falcon", vocab_size=64, max_position_embeddings=256, **falcon), length=LENGTH)
     assert found.far.unchecked == ("biases at lags from 64 on",)
     assert "biases at lags from 64 on; " in closing(found)
+
+
+@pytest.mark.parametrize(("change", "first"), [("tiled", 64), ("cut", 101)])
+def test_a_table_whose_later_rows_repeat_earlier_ones_differs(change, first):
+    model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": 128})
+    assert audit(model, length=LENGTH).ok
+    table = model.transformer.wpe.weight.data
+    if change == "tiled":
+        table[64:] = table[:64].clone()
+    else:
+        table[100:] = 0
+    (record,) = audit(model, length=LENGTH).records
+    assert (record.code, record.effective) == (
+        "SPE401",
+        f"rows equal to earlier ones from position {first} on",
+    )
+    assert record.impact.reason == "the rows that the table should hold are not known"

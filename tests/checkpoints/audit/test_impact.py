@@ -7,6 +7,7 @@ import torch
 from tests.checkpoints.audit.families import LENGTH, build, llama
 from tests.checkpoints.audit.injections import (
     at_kernel,
+    attending,
     later,
     looked_up,
     masked,
@@ -14,6 +15,8 @@ from tests.checkpoints.audit.injections import (
     sinusoidal,
 )
 from tests.checkpoints.audit.museum import NAMES
+from tests.checkpoints.audit.sweep import Edited
+from tests.checkpoints.audit.sweep import build as build_edited
 from tests.checkpoints.audit.test_injections import halves_swapped, model_of
 
 from spectrope.checkpoints.audit import audit
@@ -164,3 +167,25 @@ def test_an_impact_is_measured_on_a_text_that_is_given():
     assert " tokens of the text" in str(on_text)
     with pytest.raises(ConfigError, match="an impact is measured on at least 16 tokens of a text; got 15"):
         audit(model, text=text[:15])
+
+
+def test_a_mask_that_the_function_draws_by_itself_is_put_right_within_it(monkeypatch):
+    def late(own, q, k, v, mask, given):
+        lag = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        return own(q, k, v, (lag >= 0) & (lag < 8))
+
+    model = llama(initializer_range=0.2)
+    attending(late)(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {one.code for one in records} == {"SPE202"}
+    assert all(one.impact.divergence > 1e-4 for one in records)
+
+
+def test_rounding_in_low_precision_is_measured(monkeypatch):
+    """A window that is one key short changes predictions by less than squares of bfloat16's resolution."""
+    model = build_edited(Edited("mistral", "window", {"sliding_window": 24})).to(torch.bfloat16)
+    masked(lambda lag: (lag >= 0) & (lag < 23), [1])(model, monkeypatch)
+    (record,) = audit(model, length=LENGTH).records
+    assert record.code == "SPE202"
+    assert not record.impact.harmless
+    assert record.impact.divergence < 10 * 2**-14

@@ -12,6 +12,7 @@ from spectrope.checkpoints.adapters import FAILURES
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import declared_offset
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.layers import BEYOND
 from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerVerdict
 from spectrope.checkpoints.audit.restarts import named_positions
@@ -22,6 +23,7 @@ from spectrope.checkpoints.probes.far import WHOLE
 from spectrope.core import SpectropeError
 
 ROUNDED = 8  # Roundings by which rows may be off after a factor.
+AGAIN = "rows equal to earlier ones"
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
 
@@ -129,9 +131,15 @@ def _with_room(record: AbsoluteRecord, model: nn.Module, stop: int) -> AbsoluteR
         short = Discrepancy("absolute term", declared, f"rows of {rows} positions")
         return replace(record, verdict="differs", findings=(short,))
     if (first := _first_repeated(model, record, stop)) is not None:
-        again = Discrepancy("absolute term", declared, f"rows equal to earlier ones from position {first} on")
+        again = Discrepancy("absolute term", declared, f"{AGAIN} from position {first} on")
         return replace(record, verdict="differs", findings=(again,))
     return record
+
+
+def unrepaired(record: AbsoluteRecord) -> str:
+    """Why nothing takes the place of rows that are wrong beyond the audited length, or that are repeated."""
+    repeated = any(one.effective.startswith(AGAIN) for one in record.findings)
+    return "the rows that the table should hold are not known" if repeated else BEYOND
 
 
 def _first_repeated(model: nn.Module, record: AbsoluteRecord, stop: int) -> int | None:

@@ -24,7 +24,12 @@ from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
-from spectrope.checkpoints.audit.absolutes import absolute_record, absolute_remedies, with_later_rows
+from spectrope.checkpoints.audit.absolutes import (
+    absolute_record,
+    absolute_remedies,
+    unrepaired,
+    with_later_rows,
+)
 from spectrope.checkpoints.audit.architectures import unexercised
 from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
@@ -151,7 +156,10 @@ def audit(
         if reach:
             measured = partial(probe.absolutes, modules)
             embedded = with_later_rows(embedded, measured, inner, declaration, trained or 0, noise)
-        entering = [known + beyond(one, known, inner) for one, known in zip(embedded, entering, strict=True)]
+        entering = [
+            known + beyond(one, known, inner, unrepaired(one))
+            for one, known in zip(embedded, entering, strict=True)
+        ]
         every = [*entering, *every]
         linear = LinearAudit(inner, declaration, modules, length, noise)
         decays = linear.records(cached=serving_modes is not False)

@@ -299,8 +299,9 @@ FAULTS = (
         "SPE116",
         "position or mask in cross-attention",
         ("position in cross-attention", "mask of cross-attention"),
-        "A decoder's attention to its encoder depends on the position, or leaves out keys.",
-        "The bias, rotation or causal mask of self-attention is also applied to cross-attention.",
+        "A decoder's attention to its encoder depends on the position, leaves out keys, or sees padding.",
+        "The bias, rotation or causal mask of self-attention is also applied to cross-attention, or the mask "
+        "of the encoder's padding is not passed on, perhaps for decoded tokens alone.",
         "Apply neither positions nor a mask other than that of padding there; the encoder's states hold the "
         "positions.",
         "Present from the first token on; a bias or rotation grows with the distance between the places in "
@@ -436,8 +437,8 @@ FAULTS = (
         "absolute term differs",
         ("absolute term", "vectors by position", "bias less that at lag 0"),
         "The position-dependent term in a layer's input or bias is missing or differs, or a table of "
-        "positions has fewer rows than are declared.",
-        "The position table is not added, belongs to another checkpoint, or was cut.",
+        "positions has fewer rows than are declared, or rows that repeat earlier ones.",
+        "The position table is not added, belongs to another checkpoint, or was cut, tiled or filled up.",
         "Add the declared table to the embeddings.",
         "From the first token on.",
         (
@@ -536,11 +537,12 @@ FAULTS = (
         "SPE501",
         "a serving mode differs",
         ("kernel of", "mask of"),
-        "Decoding from a cache, chunks, padding, packing or a token that ends texts gives another kernel "
-        "than a plain forward pass.",
-        "Positions or biases restart in each call or after the end of a text, padding is not skipped, a "
-        "cache holds too few keys or shows those not yet written, or the attention function that runs in "
-        "this mode draws another mask, drops a cap or sees padding.",
+        "Decoding from a cache, chunks, padding, packing or special tokens give another kernel than a plain "
+        "forward pass.",
+        "Positions or biases restart in each call or after the end of a text, padding is not skipped or counted "
+        "in decoding, a row gets the positions or the mask of another, a cache holds too few keys or shows "
+        "those not yet written, or the attention function that runs in this mode draws another mask, drops a "
+        "cap or sees padding.",
         "Count positions from the start of each text in every serving mode, and give the attention function "
         "of each mode the same mask and options.",
         "Depends on the serving mode; see the query and key named in the finding.",

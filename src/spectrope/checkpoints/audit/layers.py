@@ -56,6 +56,7 @@ from spectrope.core import ConfigError, dtype_name
 
 BESIDE_POSITION = ("SPE201", "SPE202", "SPE404", "SPE405", "SPE406", "SPE407")
 EXPLAIN_WEIGHTS, LATE_NORM = ("SPE201", "SPE202", "SPE406"), "SPE113"  # Causes of what is found beside them.
+PRECISE = 1e-5  # Rounding up to which sizes alone tell a norm from a bias.
 AMBIGUOUS = ("encoding", "rotated fraction")  # Respects in which a configuration may be read in two ways.
 
 
@@ -330,8 +331,9 @@ def _findings(
         findings += norm_findings(kernel, subject.model, subject.norms, noise)
     if declared.query_scale is not None and not any(one.code == "SPE403" for one in findings):
         findings += growth(call, declaration, call.module, range(length), size_tolerance(noise))
-    turning = [one for one in measured.sides.of.values() if one.rotation is not None]
-    unfound = any(one.gain is None for one in turning or measured.sides.of.values())
+    every = [*measured.sides.of.values()]
+    turning = [one for one in every if one.rotation is not None]
+    unfound = any(one.gain is None for one in turning or every * (noise <= PRECISE))
     normalised = declared.normalised_after or effective.normalised_after
     if unfound and not normalised and not findings and is_library_family(declaration.model_type):
         findings += between_findings(measured.sides, kernel.sources, noise)

@@ -165,8 +165,18 @@ def _with_bias(
         return encoding
     within = 0.0 if exact else 4 * noise * largest.max().item()
     added = known.of(_family_of, bias, allowed, declared.buckets, noise, within)
-    kind = added.kind if encoding.kind == "none" else "unknown"
-    return replace(encoding, kind=kind, slopes=added.slopes, buckets=added.buckets)
+    kind, slopes = added.kind if encoding.kind == "none" else "unknown", added.slopes
+    if slopes and declared.slopes and not exact:
+        slopes = _known_slopes(slopes, declared.slopes, largest * noise / (bias.shape[-1] - 1))
+    return replace(encoding, kind=kind, slopes=slopes, buckets=added.buckets)
+
+
+def _known_slopes(
+    slopes: Sequence[float], declared: Sequence[float], within: Float[Tensor, " h"]
+) -> tuple[float, ...]:
+    """Slopes that are fitted to logits; those declared where the fit does not tell them apart."""
+    pairs = zip(slopes, declared, within.tolist(), strict=True)
+    return tuple(wanted if abs(got - wanted) <= bound else got for got, wanted, bound in pairs)
 
 
 def _family_of(

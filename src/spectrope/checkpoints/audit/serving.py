@@ -264,7 +264,7 @@ class ServingModes:
             if (kernel.strange, kernel.beside) != (whole.strange, whole.beside):
                 text = kernel.strange or ", ".join(kernel.beside)
                 findings.append(Discrepancy(f"kernel of {about}", PLAIN, text, by="expected"))
-            elif not torch.equal(kernel.allowed, call.allowed.expand(kernel.allowed.shape)):
+            elif not torch.equal(kernel.allowed.cpu(), call.allowed.expand(kernel.allowed.shape).cpu()):
                 findings.append(Discrepancy(f"mask of {about}", "the one given", "another", by="expected"))
             if among is not None:
                 wanted, got = among.calls[module][0].q[..., -1, :], call.q[..., -1, :]

@@ -11,6 +11,7 @@ from transformers import masking_utils
 from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit.text import closing
 
 
 def at(change, single=True):
@@ -232,3 +233,9 @@ def test_temperatures_of_the_library_are_as_declared(declared):
     assert audit(
         Exhibit("sound", "", "llama4_text", of("403"), declared=COOL | declared).sound(), length=LENGTH
     ).ok
+
+
+def test_the_closing_line_says_what_one_token_behind_a_long_cache_shows():
+    said = closing(audit(Exhibit("sound", "", "llama", of("501")).sound(), length=LENGTH))
+    assert "One token after 94 has its query, and its attention function sees the keys it is given." in said
+    assert "one token after" not in said

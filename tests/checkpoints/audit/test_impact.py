@@ -189,3 +189,11 @@ def test_rounding_in_low_precision_is_measured(monkeypatch):
     assert record.code == "SPE202"
     assert not record.impact.harmless
     assert record.impact.divergence < 10 * 2**-14
+
+
+def test_a_bias_that_the_function_drops_is_put_right_within_it(monkeypatch):
+    model = model_of("t5")
+    attending(lambda own, q, k, v, mask, given: own(q, k, v, mask, position_bias=None))(model, monkeypatch)
+    records = audit(model, length=LENGTH).records
+    assert {one.code for one in records} == {"SPE110"}
+    assert all(one.impact.divergence > 1e-6 for one in records)

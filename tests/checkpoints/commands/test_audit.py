@@ -97,7 +97,8 @@ def test_a_match_ends_with_0(checkpoints, capsys):
     assert "for random inputs. Further passes with fewer tokens (77) showed no difference either." in closed
     assert "Serving modes (cached decoding, static cache, " in closed
     assert (
-        ") have the kernels of a plain forward pass, over few tokens. Not checked: positions from " in closed
+        ") have the kernels of a plain forward pass, over few tokens. One token after 126 has its "
+        "query, and its attention function sees the keys it is given. Not checked: positions from " in closed
     )
 
 

@@ -14,7 +14,6 @@ from spectrope.encodings import geometric
 
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
-FOUND = 1e-5  # Error of a sink that is found from weights in float32.
 PROGRESSION = 2e-5  # Departure from a geometric progression below which frequencies were not rounded.
 LOOKUP = "relative positions"  # Respect in which terms that depend on lag and content differ.
 ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
@@ -397,7 +396,7 @@ def _sinks(
     off = [
         (head, a, b)
         for head, (a, b) in enumerate(zip(expected, effective, strict=True))
-        if abs(a - b) > max(GAIN, 4 * noise) * max(abs(a), 1e-3) + FOUND
+        if abs(a - b) > max(GAIN, 4 * noise) * max(abs(a), 1e-3)
     ]
     for head, a, b in off:
         yield Discrepancy(f"attention sinks of head {head}", f"{a:.5g}", f"{b:.5g}", head=head)

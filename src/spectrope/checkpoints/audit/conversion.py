@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from spectrope.checkpoints.audit.bias import row_centred
-from spectrope.checkpoints.audit.serving import Refused, ServingModes
+from spectrope.checkpoints.audit.serving import ServingModes
+from spectrope.checkpoints.audit.serving_kernels import Refused, bound
 from spectrope.checkpoints.probes.served import kernel_rows
 
 NAMED = 3  # Buffers that a note names.
@@ -89,7 +90,7 @@ def _moved(modes: ServingModes, buffers: list[str], change: Callable[[Tensor], T
         plain, allowed = modes.reference[module][0].logits, modes.reference[module][0].allowed
         wanted, got = (row_centred(x[0], allowed[0]) for x in (plain, kernel_rows(calls[0])[0]))
         gap = (wanted - got).abs().max()
-        if bool(gap > modes.bound(wanted, plain)):
+        if bool(gap > bound(wanted, plain, modes.noise)):
             gaps.append(gap.item())
     layers = "1 layer" if len(gaps) == 1 else f"{len(gaps)} layers"
     return f"{layers} by up to {max(gaps):.2g}" if gaps else ""

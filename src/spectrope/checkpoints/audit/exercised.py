@@ -16,7 +16,8 @@ from spectrope.checkpoints.probes.exercise import Exercise
 FAINT = 1e-25  # Weights below it are lost to rounding in float32.
 BLOCK = 2**20  # Weights that are looked at together.
 WITHIN = 1e-3  # Largest departure of a weight, of at most 1, that is left to rounding.
-MASKS = {"SPE201", "SPE202"}
+MASKS = frozenset({"SPE201", "SPE202"})
+BIASES = frozenset({"SPE110", "SPE301", "SPE302", "SPE303"})
 RESPECT, EXPECTED = "attention function", "softmax of the masked logits, times the values"
 
 
@@ -47,15 +48,15 @@ def carried_out(call: Call, seen: Exercise | None) -> tuple[Call, list[Discrepan
 
 def misapplied(given: Call, applied: Call) -> frozenset[str]:
     """Codes of findings about what an attention function applies otherwise than it was given it."""
-    beside = {"SPE404": given.scale != applied.scale, "SPE405": given.softcap != applied.softcap}
-    beside["SPE406"] = given.sinks is not applied.sinks
-    masked = given.allowed is not applied.allowed and not torch.equal(*_broadcast(given, applied))
-    return frozenset({code for code, other in beside.items() if other} | (MASKS if masked else set()))
-
-
-def _broadcast(given: Call, applied: Call) -> tuple[Tensor, ...]:
-    """The masks of the first row, in one shape."""
-    return torch.broadcast_tensors(given.allowed[0].cpu(), applied.allowed[0].cpu())
+    masks = torch.broadcast_tensors(given.allowed[0].cpu(), applied.allowed[0].cpu())
+    others = {
+        MASKS: not torch.equal(*masks),
+        BIASES: given.bias is not applied.bias,
+        frozenset({"SPE404"}): given.scale != applied.scale,
+        frozenset({"SPE405"}): given.softcap != applied.softcap,
+        frozenset({"SPE406"}): given.sinks is not applied.sinks,
+    }
+    return frozenset().union(*(codes for codes, other in others.items() if other))
 
 
 def _used(call: Call) -> Iterator[Discrepancy]:
@@ -88,19 +89,14 @@ def _others(call: Call, seen: Exercise) -> Iterator[Call]:
 def _sunk(call: Call, seen: Exercise) -> Iterator[Call]:
     r"""The call with the sinks that take what the weights lack of 1.
 
-    With :math:`Z = \sum_j e^{L_j}` and weights that sum to p, a sink is :math:`\log Z + \log(1/p - 1)`, of
-    which each head's median over the queries is taken.
+    With :math:`Z = \sum_j e^{L_j}` and weights that sum to p, a sink is :math:`\log Z + \log(1/p - 1)`. It is
+    that of the query whose weights lack most, where rounding matters least.
     """
-    allowed, sinks = call.allowed[0].cpu(), []
+    sinks = []
     for heads in _blocks(seen):
-        scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products(heads))
-        if call.bias is not None:
-            scores = scores + _of(heads, call.bias[0]).to(scores)
-        total = scores.masked_fill(~_of(heads, allowed), -torch.inf).double().logsumexp(-1)
-        kept = seen.pattern[heads].double().sum(-1)
-        each = total + (1 / kept - 1).clamp(min=0).log()
-        seeing = _of(heads, allowed).any(-1)
-        sinks.append(each.masked_fill(~seeing, torch.nan).nanmedian(-1).values)
+        total, kept = _scores(call, seen, heads).double().logsumexp(-1), seen.pattern[heads].double().sum(-1)
+        least = kept.masked_fill(~total.isfinite(), torch.inf).argmin(-1, keepdim=True)
+        sinks.append((total + (1 / kept - 1).clamp(min=0).log()).gather(-1, least)[:, 0])
     found = torch.cat(sinks)
     if bool(found.isfinite().all()):
         yield replace(call, sinks=found.float())
@@ -118,12 +114,17 @@ def _of(heads: slice, x: Tensor) -> Tensor:
     return (x if len(x) == 1 else x[heads]).cpu()
 
 
-def _pattern(call: Call, seen: Exercise, heads: slice) -> Float[Tensor, "h n m"]:
-    """Softmax of the logits of some heads in an exercise, under a call's options."""
+def _scores(call: Call, seen: Exercise, heads: slice) -> Float[Tensor, "h n m"]:
+    """Masked logits of some heads in an exercise, under a call's options."""
     scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products(heads))
     if call.bias is not None:
         scores = scores + _of(heads, call.bias[0]).to(scores)
-    scores = scores.masked_fill(~_of(heads, call.allowed[0]), -torch.inf)
+    return scores.masked_fill(~_of(heads, call.allowed[0]), -torch.inf)
+
+
+def _pattern(call: Call, seen: Exercise, heads: slice) -> Float[Tensor, "h n m"]:
+    """Softmax of these, and of sinks beside them."""
+    scores = _scores(call, seen, heads)
     if call.sinks is not None:
         sinks = call.sinks[0] if call.sinks.ndim == 4 else call.sinks.reshape(-1, 1, 1)
         sink = _of(heads, sinks).to(scores).expand(*scores.shape[:2], 1)

@@ -169,7 +169,7 @@ def audit(
         wanted = right if serving_modes is None else serving_modes
         with attention_for(model, 0):  # So few tokens get full attention.
             tokens, names = served_tokens(model, declaration, compared, length), _whole_names(model, inner)
-            modes = serving_modes_of(model, names, noise, seed, tokens, length) if wanted else None
+            modes = serving_modes_of(model, names, noise, seed, tokens, length - 2) if wanted else None
             served = () if modes is None else tuple(modes.check())
             if modes is not None and serving_modes is None:
                 served = tuple(map(modes.by_default, served))

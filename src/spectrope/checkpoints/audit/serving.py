@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import (
@@ -17,67 +17,41 @@ from spectrope.checkpoints.adapters import (
     POOLS,
     Call,
     Inputs,
-    layer_name,
     sequences_told_apart,
 )
 from spectrope.checkpoints.adapters.claimed_cache import cache_of
 from spectrope.checkpoints.adapters.interface import uses_interface
-from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
-from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.records import ServingRecord
+from spectrope.checkpoints.audit.serving_kernels import (
+    PLAIN,
+    SIZE,
+    AppliedCall,
+    Refused,
+    applied_by,
+    beside_logits,
+    bound,
+    differing,
+    named_layer,
+)
 from spectrope.checkpoints.audit.serving_tokens import STEPS
+from spectrope.checkpoints.audit.text import LONG
 from spectrope.checkpoints.probes.constant_content import attending_modules, convolves
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token, table_of
-from spectrope.checkpoints.probes.exercise import exercise
-from spectrope.checkpoints.probes.served import Served, kernel_rows
+from spectrope.checkpoints.probes.served import Served
 from spectrope.checkpoints.probes.served import served as served_by
 from spectrope.core import SpectropeError
 
-AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 MERGED = "the model takes them for one"
 BEHIND = 3  # Steps of generation in a batch with padding, of which the first reads the prompt.
 BEHIND_PADDING = "decoded in the row with padding"
 BESIDE_DECODED = "decoded in the row without padding, below one that has some"
 PACKED = {"second": "the first", "third": "an earlier one"}
 BESIDE = "in the row without padding, below one that has some"
-PLAIN = "that of a plain forward pass"
 DECODING = "cached decoding"
-SIZE = "times as large"
-
-
-@dataclass(frozen=True, eq=False)
-class AppliedCall:
-    """What one call of an attention function applies.
-
-    Args:
-        logits: Without the mask.
-        allowed: Keys that each query sees.
-        beside: Its cap of logits and whether it uses sinks, in words.
-        strange: How its weights depart from the softmax of these logits, else "".
-    """
-
-    logits: Float[Tensor, "b h i j"]
-    allowed: Bool[Tensor, "b h i j"]
-    beside: tuple[str, str]
-    strange: str
-
-    def part(self, tokens: slice) -> "AppliedCall":
-        """That of some tokens among themselves."""
-        return replace(
-            self, logits=self.logits[..., tokens, tokens], allowed=self.allowed[..., tokens, tokens]
-        )
-
-    def keys_from(self, first: int) -> "AppliedCall":
-        """That of the keys from one on."""
-        return replace(self, logits=self.logits[..., first:], allowed=self.allowed[..., first:])
 
 
 Reference = dict[str, list[AppliedCall]]  # Of each call that a module makes in one forward pass.
-
-
-class Refused(Exception):  # noqa: N818
-    """A model does not run in a serving mode; the message says how it failed."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +65,7 @@ class ServingModes:
         noise: Relative rounding error of the model's arithmetic.
         seed: Of the constant content.
         tokens: Of a prompt and what is decoded after it.
-        longest: Tokens of which the last but one is read behind a cache that stands for those before it.
+        past: Tokens that a cache stands for, behind which one token is read.
     """
 
     model: nn.Module
@@ -100,7 +74,7 @@ class ServingModes:
     noise: float
     seed: int
     tokens: int
-    longest: int
+    past: int
 
     @property
     def prompt(self) -> int:
@@ -136,8 +110,8 @@ class ServingModes:
                 checks[DECODING] = self._decoded
                 if getattr(self.model, "_can_compile_fullgraph", False):
                     checks["static cache"] = self._static
-            if not two_stacks and self.longest > self.tokens + 1 and uses_interface(self.model):
-                checks[f"one token after {self.longest - 2}"] = self._long
+            if not two_stacks and self.past >= self.tokens and uses_interface(self.model):
+                checks[f"{LONG} {self.past}"] = self._long
             if not two_stacks:
                 checks["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
         if serves and not two_stacks and {"past_key_values", "use_cache"} <= self._arguments:
@@ -163,14 +137,8 @@ class ServingModes:
         return [name for name, elsewhere in attending_modules(self.model).items() if elsewhere]
 
     def _applied(self, call: Call, row: int = 0) -> AppliedCall:
-        """What a call's attention function applies to random inputs in one row; what it is given, if it
-        cannot run."""
-        seen = exercise(call, self.seed, row)
-        call, unexplained = carried_out(call if row == 0 else call.row(row), seen)
-        strange = "; ".join(dict.fromkeys(one.effective for one in unexplained))
-        cap = "no cap of logits" if call.softcap is None else f"a cap of logits at {call.softcap:g}"
-        sinks = "no attention sinks" if call.sinks is None else "attention sinks"
-        return AppliedCall(*kernel_rows(call), (cap, sinks), strange)
+        """What a call's attention function applies in one row."""
+        return applied_by(call, self.seed, row)
 
     @property
     def _causal(self) -> bool:
@@ -248,29 +216,27 @@ class ServingModes:
 
     def _long(self, mode: str) -> ServingRecord:
         """One token behind a cache that stands for many: its query, and what its attention function sees."""
-        past, device = self.longest - 2, next(self.model.parameters()).device
-        takes = "position_ids" in self._arguments
+        takes, device = "position_ids" in self._arguments, next(self.model.parameters()).device
 
         def run(*places: int, **given: Any) -> Served:
             named = {"position_ids": torch.tensor([places], device=device)} if takes else {}
             return self.served(lambda: self.forward(len(places), **named, **given))
 
-        alone = run(past, past_key_values=cache_of(past))
-        among = run(0, 1, past) if takes and not self._cooled else None
+        alone = run(self.past, past_key_values=cache_of(self.past))
+        among = run(0, 1, self.past) if takes and not self._cooled else None
         findings: list[Discrepancy] = []
         for module, calls in alone.calls.items():
-            call, whole, about = calls[0], self.reference[module][0], named_layer(module)
+            call, about = calls[0], named_layer(module)
             kernel = self._applied(call)
-            if (kernel.strange, kernel.beside) != (whole.strange, whole.beside):
-                text = kernel.strange or ", ".join(kernel.beside)
-                findings.append(Discrepancy(f"kernel of {about}", PLAIN, text, by="expected"))
+            if others := beside_logits(kernel, self.reference[module][0]):
+                findings.append(Discrepancy(f"kernel of {about}", PLAIN, others, by="expected"))
             elif not torch.equal(kernel.allowed.cpu(), call.allowed.expand(kernel.allowed.shape).cpu()):
                 findings.append(Discrepancy(f"mask of {about}", "the one given", "another", by="expected"))
             if among is not None:
                 wanted, got = among.calls[module][0].q[..., -1, :], call.q[..., -1, :]
                 gap = (wanted - got).double().abs().max()
-                if bool(gap > self.bound(wanted, wanted)):
-                    text = f"query off by {gap.item():.3g} at position {past}"
+                if bool(gap > bound(wanted, wanted, self.noise)):
+                    text = f"query off by {gap.item():.3g} at position {self.past}"
                     findings.append(Discrepancy(f"kernel of {about}", PLAIN, text, by="expected"))
         return _record(mode, findings)
 
@@ -473,10 +439,6 @@ class ServingModes:
             pad_token_id=pad,
         )
 
-    def bound(self, wanted: Tensor, plain: Tensor) -> Tensor:
-        """By how much a kernel may depart from another, row-centred and as it is."""
-        return AGREE * wanted.abs().max() + 50 * self.noise * plain.abs().max()
-
     def _first_misplaced(self, received: Served, tokens: slice) -> list[Discrepancy]:
         """What is misplaced in the first call of each table, whose tokens begin at position 0."""
         both = (
@@ -501,52 +463,9 @@ class ServingModes:
             for t, a, b in wrong
         ][:1]
 
-    def _other_level(
-        self, module: str, plain: Float[Tensor, "h i j"], logits: Tensor, allowed: Bool[Tensor, "h i j"]
-    ) -> list[Discrepancy]:
-        """Where logits that are the same for all keys have another size, as by another factor on products."""
-        wanted, got = (x.masked_fill(~allowed, 0.0) for x in (plain, logits))
-        largest = wanted.abs().max()
-        varying = row_centred(plain, allowed).abs().max()
-        within = self.bound(wanted, wanted)
-        if bool(varying > 50 * self.noise * largest) or bool((wanted - got).abs().max() <= within):
-            return []
-        ratio = ((wanted * got).sum() / wanted.square().sum()).item()
-        text = f"logits {ratio:.4g} {SIZE}"
-        return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
-
     def _differing(self, module: str, kernel: AppliedCall, rows: slice, nth: int = 0) -> list[Discrepancy]:
-        """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen.
-
-        Args:
-            module: Dotted name of the module that attends.
-            kernel: Of the rows.
-            rows: Positions of the queries.
-            nth: Which of the module's calls in a forward pass it is.
-        """
-        whole, logits, allowed = self.reference[module][nth], kernel.logits[0], kernel.allowed[0]
-        if (kernel.strange, kernel.beside) != (whole.strange, whole.beside):
-            others = [kernel.strange] if kernel.strange != whole.strange else []
-            others += [one for one, usual in zip(kernel.beside, whole.beside, strict=True) if one != usual]
-            text = ", ".join(filter(None, others)) or "another"
-            return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
-        plain, seen = (x[0][:, rows, : rows.stop] for x in (whole.logits, whole.allowed))
-        if bool(allowed[..., rows.stop :].any()):
-            found = "one with keys that are not written yet"
-            return [Discrepancy(f"mask of {named_layer(module)}", PLAIN, found, by="expected")]
-        logits, allowed = logits[..., : rows.stop], allowed[..., : rows.stop]
-        dropped = rows.stop - logits.shape[2]
-        if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
-            return [Discrepancy(f"mask of {named_layer(module)}", PLAIN, "another", by="expected")]
-        wanted, got = (row_centred(x, allowed) for x in (plain[..., dropped:], logits))
-        gap = (wanted - got).abs()
-        if not bool(gap.isfinite().all()):
-            raise Refused("logits are not finite in this arithmetic; compute in float32")
-        if bool(gap.max() <= self.bound(wanted, plain)):
-            return self._other_level(module, plain[..., dropped:], logits, allowed)
-        query = rows.start + int(gap.amax((0, 2)).argmax())
-        text = f"off by {gap.max().item():.3g} at query {query}"
-        return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
+        """What differs in rows of a kernel, of the module's nth call in a forward pass."""
+        return differing(module, kernel, self.reference[module][nth], rows, self.noise)
 
 
 @contextlib.contextmanager
@@ -572,11 +491,6 @@ def _row_in_words(row: int) -> str:
     return f"row {row}" if row >= 0 else "none of its rows"
 
 
-def named_layer(module: str) -> str:
-    """Stack and number of a layer in words."""
-    return " ".join(["layer", *(str(part) for part in layer_name(module) if part != "")])
-
-
 def _record(mode: str, findings: list[Discrepancy]) -> ServingRecord:
     """The record with one finding per respect, the first."""
     first = {finding.what: finding for finding in reversed(findings)}
@@ -599,7 +513,7 @@ def _respect(finding: Discrepancy) -> str:
 
 
 def serving_modes_of(
-    model: nn.Module, modules: list[str], noise: float, seed: int, tokens: int, longest: int
+    model: nn.Module, modules: list[str], noise: float, seed: int, tokens: int, past: int
 ) -> ServingModes:
     """The serving modes of a whole model.
 
@@ -609,7 +523,7 @@ def serving_modes_of(
         noise: Relative rounding error of its arithmetic.
         seed: Of the constant content.
         tokens: Of a prompt and what is decoded after it.
-        longest: Tokens of which the last but one is read behind a cache that stands for those before it.
+        past: Tokens that a cache stands for, behind which one token is read.
     """
     absolutes: list[Absolute] = []
     with contextlib.suppress(SpectropeError, *FAILURES):  # Then no mode runs either, and each says why.
@@ -617,4 +531,4 @@ def serving_modes_of(
     tables = {
         one.table: int(one.rows[0]) for one in absolutes if one.table and bool((one.rows.diff() == 1).all())
     }
-    return ServingModes(model, modules, tables, noise, seed, tokens, longest)
+    return ServingModes(model, modules, tables, noise, seed, tokens, past)

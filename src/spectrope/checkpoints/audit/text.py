@@ -19,6 +19,7 @@ PICTURES = (
     "factor, the factor on dot products, the mask, values (which must not depend on the position)"
 )
 WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
+LONG = "one token after"  # Begins the name of a serving mode in which the keys before are zeros.
 UNREAD = "its form of attention is not supported"
 PARTLY = "it takes a further softmax, of a form that is not supported"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
@@ -147,12 +148,15 @@ def _of_texts(audit: "Audit") -> str:
     modes = "" if audit.serving_modes or audit.unserved else "serving modes"
     unseen = [*_beyond(audit), modes, *audit.unserved, audit.unseen, untried, *audit.unexercised, WEIGHTS]
     tried = "" if names else ", outputs of attention functions for random inputs"
-    served = ", ".join(one.mode for one in audit.serving_modes)
+    modes_of = [one.mode for one in audit.serving_modes]
+    served = ", ".join(mode for mode in modes_of if not mode.startswith(LONG))
     alike = (
         f" Serving modes ({served}) have the kernels of a plain forward pass, over few tokens."
         if served
         else ""
     )
+    for mode in (mode for mode in modes_of if mode.startswith(LONG)):
+        alike += f" {mode.capitalize()} has its query, and its attention function sees the keys it is given."
     inputs = "; ".join(audit.further)
     further = f" Further passes with {inputs} showed no difference either." if inputs else ""
     beside = f"{_linear(audit)}{_indexing(audit)}"

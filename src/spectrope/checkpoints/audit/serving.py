@@ -35,7 +35,7 @@ from spectrope.checkpoints.audit.serving_kernels import (
     named_layer,
 )
 from spectrope.checkpoints.audit.serving_tokens import STEPS
-from spectrope.checkpoints.audit.text import LONG
+from spectrope.checkpoints.audit.text import KEYS_ALONE, LONG
 from spectrope.checkpoints.probes.constant_content import attending_modules, convolves
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token, table_of
 from spectrope.checkpoints.probes.served import Served
@@ -111,7 +111,7 @@ class ServingModes:
                 if getattr(self.model, "_can_compile_fullgraph", False):
                     checks["static cache"] = self._static
             if not two_stacks and self.past >= self.tokens and uses_interface(self.model):
-                checks[f"{LONG} {self.past}"] = self._long
+                checks[f"{LONG} {self.past}{'' if self._places else KEYS_ALONE}"] = self._long
             if not two_stacks:
                 checks["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
         if serves and not two_stacks and {"past_key_values", "use_cache"} <= self._arguments:
@@ -163,6 +163,11 @@ class ServingModes:
     def _cooled(self) -> bool:
         """Whether queries have an attention temperature, which the library takes from places in the row."""
         return bool(getattr(self._config.get_text_config(), "attn_temperature_tuning", False))
+
+    @property
+    def _places(self) -> bool:
+        """Whether a token's place is that which it is given, so that a few tokens can have any."""
+        return "position_ids" in self._arguments and not self._cooled
 
     def _limit_in(self, record: ServingRecord) -> str:
         """The limit of the class that explains what differs in a mode; "" if none does."""
@@ -216,14 +221,15 @@ class ServingModes:
 
     def _long(self, mode: str) -> ServingRecord:
         """One token behind a cache that stands for many: its query, and what its attention function sees."""
-        takes, device = "position_ids" in self._arguments, next(self.model.parameters()).device
+        device = next(self.model.parameters()).device
 
         def run(*places: int, **given: Any) -> Served:
+            takes = "position_ids" in self._arguments
             named = {"position_ids": torch.tensor([places], device=device)} if takes else {}
             return self.served(lambda: self.forward(len(places), **named, **given))
 
         alone = run(self.past, past_key_values=cache_of(self.past))
-        among = run(0, 1, self.past) if takes and not self._cooled else None
+        among = run(0, 1, self.past) if self._places else None
         findings: list[Discrepancy] = []
         for module, calls in alone.calls.items():
             call, about = calls[0], named_layer(module)

@@ -20,6 +20,7 @@ PICTURES = (
 )
 WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
 LONG = "one token after"  # Begins the name of a serving mode in which the keys before are zeros.
+KEYS_ALONE = ", keys alone"  # Ends it where its query is not compared.
 UNREAD = "its form of attention is not supported"
 PARTLY = "it takes a further softmax, of a form that is not supported"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
@@ -156,7 +157,9 @@ def _of_texts(audit: "Audit") -> str:
         else ""
     )
     for mode in (mode for mode in modes_of if mode.startswith(LONG)):
-        alike += f" {mode.capitalize()} has its query, and its attention function sees the keys it is given."
+        compared = "" if mode.endswith(KEYS_ALONE) else ", and its query is that of a pass of three tokens"
+        others = mode.removesuffix(KEYS_ALONE).removeprefix(LONG)
+        alike += f" One token after{others} others sees all keys that it is given{compared}."
     inputs = "; ".join(audit.further)
     further = f" Further passes with {inputs} showed no difference either." if inputs else ""
     beside = f"{_linear(audit)}{_indexing(audit)}"

@@ -149,7 +149,8 @@ def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatche
     """Train and measure, skipping everything that the run folder already contains.
 
     Raises:
-        Interrupted: If a stop is requested, before the job starts or once its progress is saved.
+        Interrupted: If a stop is requested: before the job starts, once the progress of its training is saved,
+            or during a measure, which then begins anew the next time.
     """
     if stop():
         raise Interrupted("stopped between two runs.")
@@ -158,9 +159,20 @@ def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatche
         with run.lock(stop):
             for measure in (MEASURES[name]() for name in job.tables):
                 if not measure.is_taken(run):
-                    measure.take(run, device, watch)
+                    measure.take(run, device, _stoppable(watch, stop))
     watch(Progress("done", 1, 1, run.manifest["test_accuracy"]))
     return run
+
+
+def _stoppable(watch: Watch, stop: Stop) -> Watch:
+    """A progress callback that raises `Interrupted` once a stop is requested."""
+
+    def report(progress: Progress) -> None:
+        watch(progress)
+        if stop():
+            raise Interrupted("stopped during a measure; those before it are saved.")
+
+    return report
 
 
 def _circumstances(training: Training, device: torch.device) -> dict[str, Any]:

@@ -226,6 +226,19 @@ def test_no_job_is_begun_once_asked_to_stop(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_measure_ends_once_asked_to_stop_and_those_before_it_are_kept(tmp_path):
+    train(tiny(), tmp_path, CPU)
+    seen = []
+    job = Job(tiny(), ("spectrum", "ablation"))
+    with pytest.raises(Interrupted, match="stopped during a measure"):
+        complete(job, tmp_path, CPU, seen.append, stop=lambda: any(one.stage == "ablate" for one in seen))
+    (run,) = find_runs(tmp_path)
+    assert run.has_frame("spectrum")
+    assert not run.has_frame("ablation")
+    assert [one.stage for one in seen].count("ablate") == 1
+    assert complete(job, tmp_path, CPU).has_frame("ablation")
+
+
 SWEEP = """
 import sys, pathlib
 sys.path.insert(0, {tests!r})

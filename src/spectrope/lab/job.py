@@ -149,8 +149,8 @@ def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatche
     """Train and measure, skipping everything that the run folder already contains.
 
     Raises:
-        Interrupted: If a stop is requested: before the job starts, once the progress of its training is saved,
-            or during a measure, which then begins anew the next time.
+        Interrupted: If a stop is requested: before the job starts, once the progress of its training is
+            saved, or during a measure, which then begins anew the next time.
     """
     if stop():
         raise Interrupted("stopped between two runs.")

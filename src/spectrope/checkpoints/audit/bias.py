@@ -75,10 +75,12 @@ def _met(call: Call, head: int) -> tuple[float, float]:
 
 
 def _beside_products(call: Call, head: int, scale: float) -> Float[Tensor, "i j"]:
-    """The bias of one head."""
+    """The bias of one head, kept as precisely as its logits are known."""
     assert call.logits is not None
-    beside = call.logits[0, head].double() - scale * call.products_of(head)[0].double()
-    return beside.masked_fill(call.hidden(head), 0.0)
+    logits = call.logits[0, head]
+    beside = logits.double() - scale * call.products_of(head)[0].double()
+    kept = torch.promote_types(logits.dtype, torch.float32)
+    return beside.masked_fill_(call.hidden(head), 0.0).to(kept)
 
 
 def depends_on_content(call: Call, scale: float, noise: float) -> bool:
@@ -247,7 +249,10 @@ def find_buckets(
     grid = (Buckets(*kind, far) for kind, far in itertools.product(kinds, MAX_DISTANCES))
     others = _by_last_bucket(lag, same, kinds) if declared else ()
     candidates = itertools.chain([declared] if declared else [], grid, others)
-    return next((one for one in candidates if _shares(one, lag, table, within)), None)
+    found = next((one for one in candidates if _shares(one, lag, table, within)), None)
+    if found is None and declared and _is_one_each(declared, lag, table, within):
+        return declared  # Whose table has equal entries in several buckets.
+    return found
 
 
 def _by_last_bucket(
@@ -275,16 +280,31 @@ def _by_last_bucket(
         yield from (Buckets(way, n_buckets, m) for m in range(max(single + 1, int(low)), int(high) + 2))
 
 
-def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], within: float) -> bool:
-    """Whether lags have equal biases exactly where they have equal buckets."""
-    if buckets.max_distance <= buckets.n_buckets // (4 if buckets.bidirectional else 2):
-        return False
+def _is_one_each(
+    buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], within: float
+) -> bool:
+    """Whether lags of equal buckets have equal biases."""
+    by_bucket, place = _first_of_each(buckets, lag, table)
+    return bool(((table.T - by_bucket[place]).abs() <= within).all())
+
+
+def _first_of_each(
+    buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"]
+) -> tuple[Float[Tensor, "buckets h"], Int[Tensor, " n"]]:
+    """The biases of the first lag of each bucket, and the bucket's place of each lag."""
     numbers, place = buckets.of(lag).unique(return_inverse=True)
     first = torch.full_like(numbers, len(place)).scatter_reduce(
         0, place, torch.arange(len(place), device=place.device), "amin"
     )
-    by_bucket = table[:, first].T.contiguous()  # (buckets, h)
-    if bool(((table.T - by_bucket[place]).abs() > within).any()):
+    return table[:, first].T.contiguous(), place
+
+
+def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], within: float) -> bool:
+    """Whether lags have equal biases exactly where they have equal buckets."""
+    if buckets.max_distance <= buckets.n_buckets // (4 if buckets.bidirectional else 2):
         return False
+    if not _is_one_each(buckets, lag, table, within):
+        return False
+    by_bucket, _ = _first_of_each(buckets, lag, table)
     apart = torch.cdist(by_bucket, by_bucket, p=math.inf).fill_diagonal_(math.inf)
     return bool((apart > within).all())

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -173,32 +174,33 @@ def _ends(declaration: Declaration, length: int, stop: int) -> list[int]:
     which a schedule that depends on the length has grown."""
     if _grows(declaration):
         return [stop // 2, stop]
-    parameters = rope_parameters(declaration, layer_type(declaration, 0))
-    if parameters.get("rope_type") != "longrope":
-        return [stop]
-    original = trained_before(declaration, parameters)
-    return [original, stop] if length < original < stop else [stop]
+    long = [one for one in _schedules(declaration) if one.get("rope_type") == "longrope"]
+    originals = {trained_before(declaration, one) for one in long}
+    return [*sorted(one for one in originals if length < one < stop), stop]
 
 
 def switches_after(declaration: Declaration) -> int | None:
     """Tokens after which a schedule turns all positions, also earlier ones, otherwise; None if none does."""
-    parameters = rope_parameters(declaration, layer_type(declaration, 0))
-    if parameters.get("rope_type") not in ("dynamic", "longrope"):
-        return None
-    return trained_before(declaration, parameters)
+    switching = [one for one in _schedules(declaration) if one.get("rope_type") in ("dynamic", "longrope")]
+    return min((trained_before(declaration, one) for one in switching), default=None)
 
 
 def _grows(declaration: Declaration) -> bool:
     """Whether the schedule changes with the length, beyond the declared one."""
-    return rope_parameters(declaration, layer_type(declaration, 0)).get("rope_type") == "dynamic"
+    return any(one.get("rope_type") == "dynamic" for one in _schedules(declaration))
+
+
+def _schedules(declaration: Declaration) -> list[dict[str, Any]]:
+    """Parameters of the rotation of each kind of layer."""
+    kinds = dict.fromkeys([*(declaration.get("layer_types") or ()), layer_type(declaration, 0)])
+    return [rope_parameters(declaration, kind) for kind in kinds]
 
 
 def boundaries(declaration: Declaration, records: Sequence[LayerRecord]) -> list[int]:
     """Positions at which an encoding may change."""
-    parameters = rope_parameters(declaration, layer_type(declaration, 0))
     fields = (
         declaration.get("original_max_position_embeddings"),
-        parameters.get("original_max_position_embeddings"),
+        *(one.get("original_max_position_embeddings") for one in _schedules(declaration)),
         declaration.get("floor_scale"),
     )
     sizes = [one.declared.mask.size for one in records if one.declared.mask and one.declared.mask.size]

@@ -76,13 +76,13 @@ def measure(
     scale, bias = split_logits(call) if reading is None else (reading.scale or 0.0, None)
     q, growth = unscaled(call.q.double(), noise)
     k, key_growth = unscaled(call.k.double(), noise)
-    rotation, tolerance = _rotation(q, k, kernel, declared, noise)
+    fixed = not varies(q, noise) and not varies(k, noise)
+    rotation, tolerance = (None, noise) if fixed else _rotation(q, k, kernel, declared, noise)
     sides = each_head(q, k, kernel.sources, rotation, tolerance)
     if kernel.norms_after:
         sides = sides.without_gains()
-    still = rotation is None and not varies(q, noise) and not varies(k, noise)
     encoding = LayerEncoding(
-        "none" if still else "rotary" if rotation else "unknown",
+        "none" if fixed else "rotary" if rotation else "unknown",
         mask=mask,
         query_scale=growth,
         key_scale=key_growth,
@@ -90,7 +90,7 @@ def measure(
         softcap=call.softcap or 0.0 if call.logits is None else None,
         sinks=_sinks(call),
         values_vary=None if call.v is None else varies(call.v.double(), noise),
-        normalised_after=bool(kernel.norms_after) if rotation or not still else None,
+        normalised_after=None if fixed else bool(kernel.norms_after),
     )
     if rotation is not None:
         turning = turning_of(q, rotation, declared.turning, noise)

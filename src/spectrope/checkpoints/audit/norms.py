@@ -25,7 +25,7 @@ ALIKE = 1e-3  # Largest departure of a norm's output that is left to rounding, r
 FORMS = ("its input over its root mean square", "its input less its mean, over its standard deviation")
 EPSILONS = ("eps", "variance_epsilon", "epsilon")  # Names under which classes keep it.
 FAINTEST = 1e-30  # Mean square of a head that has been pruned.
-OF_SIDES = re.compile(r"^(q|k|qk|query|key)_?(layer)?_?(norm|ln)$")
+OF_SIDES = re.compile(r"^(q|k|qk|query|key|q_a|kv_a)_?(layer)?_?(norm|ln)$")  # "a": of latents.
 
 
 def declared_norms(model: nn.Module) -> Mapping[str, nn.Module]:

@@ -129,10 +129,11 @@ def audit(
         raise ConfigError(f"an impact is measured on at least {SHORTEST} tokens of a text; got {len(text)}.")
     inner = getattr(model, "base_model", model)
     declaration = Declaration(**declared_config(model))
-    noise = float(torch.finfo(next(model.parameters()).dtype).eps)
     shown = counted("auditing") if watch is None else contextlib.nullcontext(watch)
     with evaluating(model), runs_at(length, model), attention_for(model, length), shown as watch:
         modules = attention_modules(inner)
+        dtype_used = _dtype(inner, modules)
+        noise = float(torch.finfo(dtype_used).eps)
         probe = BothProbes(model, inner, declaration, noise, batch, seed)
         require_memory(probe, modules, length)
         probed = probe.measured(modules, length, watch)
@@ -169,7 +170,12 @@ def audit(
         wanted = right if serving_modes is None else serving_modes
         with attention_for(model, 0):  # So few tokens get full attention.
             tokens, names = served_tokens(model, declaration, compared, length), _whole_names(model, inner)
-            modes = serving_modes_of(model, names, noise, seed, tokens, length - 2) if wanted else None
+            firsts = {
+                f"{_prefix(model, inner)}{one.table}": int(one.rows[0]) for one in absolutes if one.table
+            }
+            modes = None
+            if wanted:
+                modes = serving_modes_of(model, names, firsts, noise, seed, tokens, length - 2)
             served = () if modes is None else tuple(modes.check())
             if modes is not None and serving_modes is None:
                 served = tuple(map(modes.by_default, served))
@@ -183,7 +189,7 @@ def audit(
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,
-        dtype=dtype_name(next(model.parameters()).dtype),
+        dtype=dtype_name(dtype_used),
         noise=noise,
         length=length,
         absolutes=embedded,
@@ -222,8 +228,19 @@ def _compressed(model: nn.Module) -> tuple[str, ...]:
 
 def _whole_names(model: nn.Module, inner: nn.Module) -> list[str]:
     """Dotted names of attention modules within the whole model."""
-    prefix = next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
-    return [f"{prefix}{name}" for name in attention_modules(inner)]
+    return [f"{_prefix(model, inner)}{name}" for name in attention_modules(inner)]
+
+
+def _prefix(model: nn.Module, inner: nn.Module) -> str:
+    """What stands before dotted names within the inner model."""
+    return next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
+
+
+def _dtype(inner: nn.Module, modules: list[str]) -> torch.dtype:
+    """The type of the arithmetic of attention; towers for other inputs may have another."""
+    parts = (inner.get_submodule(name) for name in modules)
+    every = (one.dtype for part in (*parts, inner) for one in part.parameters() if one.is_floating_point())
+    return next(one for one in every if one.itemsize > 1)
 
 
 def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:

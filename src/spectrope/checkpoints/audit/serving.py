@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise, product
@@ -48,6 +48,15 @@ BEHIND_PADDING = "decoded in the row with padding"
 BESIDE_DECODED = "decoded in the row without padding, below one that has some"
 PACKED = {"second": "the first", "third": "an earlier one"}
 BESIDE = "in the row without padding, below one that has some"
+SECOND = "where the second row alone has padding"
+BARE = "given tokens and a cache alone, no positions nor a mask"
+COUNT_ANEW = (
+    "bamba",
+)  # Classes of the library that forget a cache's tokens unless they are given positions.
+SHORT_PROMPT, BLOCK = (
+    12,
+    32,
+)  # Tokens of a first chunk, and where one begins with a block or page of a kernel.
 DECODING = "cached decoding"
 
 
@@ -138,7 +147,7 @@ class ServingModes:
 
     def _applied(self, call: Call, row: int = 0) -> AppliedCall:
         """What a call's attention function applies in one row."""
-        return applied_by(call, self.seed, row)
+        return applied_by(call, self.seed, self.noise, row)
 
     @property
     def _causal(self) -> bool:
@@ -173,6 +182,10 @@ class ServingModes:
         """The limit of the class that explains what differs in a mode; "" if none does."""
         if record.mode == "left padding" and self.counts_itself:
             return "the class takes no position_ids, so padding on the left shifts its positions"
+        if self._config.model_type in COUNT_ANEW and all(one.note == BARE for one in record.findings):
+            return (
+                "given no positions, the library's class counts from 0 behind a cache; given them, it matches"
+            )
         of_size = all(one.effective.endswith(SIZE) for one in record.findings)
         if self._cooled and of_size and record.mode in ("left padding", "packed sequences"):
             return (
@@ -266,21 +279,34 @@ class ServingModes:
         return findings
 
     def _chunked(self, mode: str) -> ServingRecord:
-        """All tokens in three chunks of unequal length, each behind the cache of those before it."""
+        """All tokens in chunks of unequal length, each behind the cache of those before it."""
+        findings = self._in_chunks(SHORT_PROMPT)
+        if not findings:
+            with contextlib.suppress(Refused):  # Some models ask for positions or masks.
+                findings = [replace(one, note=BARE) for one in self._in_chunks(1, bare=True)]
+        return _record(mode, findings)
+
+    def _in_chunks(self, first: int, *, bare: bool = False) -> list[Discrepancy]:
+        """What differs in chunks, of which the first has so many tokens.
+
+        Args:
+            first: Tokens of the first chunk.
+            bare: Whether the model is given tokens and a cache alone, and no positions nor a mask.
+        """
         ids = Inputs(1, self.tokens).of(self.model)["input_ids"]
-        ends = (0, 3 * self.tokens // 8, self.prompt, self.tokens)
+        ends = sorted({0, min(first, self.prompt), min(BLOCK, self.prompt), self.prompt, self.tokens})
         places = torch.arange(self.tokens, device=ids.device)[None]
 
         def run() -> None:
             past: dict[str, Any] = {}
             for start, stop in pairwise(ends):
-                named = {"attention_mask": torch.ones_like(ids[:, :stop]), "use_cache": True}
-                if "position_ids" in self._arguments:  # as `generate` gives them
+                named: dict[str, Any] = {} if bare else {"attention_mask": torch.ones_like(ids[:, :stop])}
+                if not bare and "position_ids" in self._arguments:  # as `generate` gives them
                     named["position_ids"] = places[:, start:stop]
-                out = self.model(input_ids=ids[:, start:stop], **named, **past)
+                out = self.model(input_ids=ids[:, start:stop], use_cache=True, **named, **past)
                 past = {"past_key_values": out.past_key_values}
 
-        return _record(mode, self._consecutive(self.served(run)))
+        return self._consecutive(self.served(run))
 
     def _consecutive(self, received: Served) -> list[Discrepancy]:
         """What differs where calls, one after the other, hold consecutive stretches of one sequence."""
@@ -330,7 +356,34 @@ class ServingModes:
             for nth in range(each if left else 0):
                 for step, call in enumerate(calls[nth + each :: each]):
                     findings += self._behind_padding(module, call, step, nth)
-        return _record(mode, findings)
+        return _record(mode, findings or self._second_padded(tokens))
+
+    def _second_padded(self, tokens: slice) -> list[Discrepancy]:
+        """What differs if the second row has padding and the first has none.
+
+        Where queries see keys after them, it is on the left then, where the first row had it on the right.
+        """
+        left = tokens.start > 0
+        tokens = tokens if self._causal else slice(self.padding, self.prompt)
+        ids = Inputs(2, self.prompt).of(self.model)["input_ids"]
+        mask = torch.ones_like(ids)
+        mask[1] = 0
+        mask[1, tokens] = 1
+        received = self.served(
+            lambda: self._generate(ids, mask, 1) if left else self.forward(self.prompt, mask)
+        )
+        findings = self._crossing(received, mask)
+        for module, calls in received.calls.items():
+            call = calls[0]
+            if call.sparse is not None or len(call.q) != 2 or call.k.shape[2] != self.prompt:
+                continue
+            kernel = self._applied(call, 1)
+            if bool(kernel.allowed[0, :, tokens, mask[1] == 0].any()):
+                about = f"mask of {named_layer(module)}"
+                findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
+            findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
+            findings += self._differing(module, self._applied(call), slice(0, self.prompt))
+        return [replace(one, note=SECOND) for one in findings]
 
     def _behind_padding(self, module: str, call: Call, step: int, nth: int) -> list[Discrepancy]:
         """What differs where a token is decoded in a row with padding, and in one without."""
@@ -519,13 +572,20 @@ def _respect(finding: Discrepancy) -> str:
 
 
 def serving_modes_of(
-    model: nn.Module, modules: list[str], noise: float, seed: int, tokens: int, past: int
+    model: nn.Module,
+    modules: list[str],
+    firsts: Mapping[str, int],
+    noise: float,
+    seed: int,
+    tokens: int,
+    past: int,
 ) -> ServingModes:
     """The serving modes of a whole model.
 
     Args:
         model: In evaluation mode.
         modules: Dotted names of its attention modules.
+        firsts: Row of the first position in tables of positions, where the model without its head reads them.
         noise: Relative rounding error of its arithmetic.
         seed: Of the constant content.
         tokens: Of a prompt and what is decoded after it.
@@ -535,6 +595,8 @@ def serving_modes_of(
     with contextlib.suppress(SpectropeError, *FAILURES):  # Then no mode runs either, and each says why.
         absolutes = constant_token(model, modules, tokens)
     tables = {
-        one.table: int(one.rows[0]) for one in absolutes if one.table and bool((one.rows.diff() == 1).all())
+        one.table: firsts.get(one.table, int(one.rows[0]))
+        for one in absolutes
+        if one.table and bool((one.rows.diff() == 1).all())
     }
     return ServingModes(model, modules, tables, noise, seed, tokens, past)

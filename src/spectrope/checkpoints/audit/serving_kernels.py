@@ -10,12 +10,15 @@ from spectrope.checkpoints.adapters import Call, layer_name
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.exercised import carried_out
+from spectrope.checkpoints.audit.turning import varies
 from spectrope.checkpoints.probes.exercise import exercise
 from spectrope.checkpoints.probes.served import kernel_rows
 
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 PLAIN = "that of a plain forward pass"
 SIZE = "times as large"
+MOVING = "one with values that vary with the position"
+ROUNDED = 8  # Roundings of the largest logit by which those of equal keys may differ.
 
 
 class Refused(Exception):  # noqa: N818
@@ -31,12 +34,14 @@ class AppliedCall:
         allowed: Keys that each query sees.
         beside: Its cap of logits and whether it uses sinks, in words.
         strange: How its weights depart from the softmax of these logits, else "".
+        moving: Whether its values vary with the position.
     """
 
     logits: Float[Tensor, "b h i j"]
     allowed: Bool[Tensor, "b h i j"]
     beside: tuple[str, str]
     strange: str
+    moving: bool
 
     def part(self, tokens: slice) -> "AppliedCall":
         """That of some tokens among themselves."""
@@ -49,13 +54,14 @@ class AppliedCall:
         return replace(self, logits=self.logits[..., first:], allowed=self.allowed[..., first:])
 
 
-def applied_by(call: Call, seed: int, row: int = 0) -> AppliedCall:
+def applied_by(call: Call, seed: int, noise: float, row: int = 0) -> AppliedCall:
     """What a call's attention function applies to random inputs in one row; what it is given, if it cannot
     run.
 
     Args:
         call: Of the serving mode.
         seed: Of the random inputs.
+        noise: Relative rounding error of the model's arithmetic.
         row: Of its batch.
     """
     seen = exercise(call, seed, row)
@@ -63,7 +69,16 @@ def applied_by(call: Call, seed: int, row: int = 0) -> AppliedCall:
     strange = "; ".join(dict.fromkeys(one.effective for one in unexplained))
     cap = "no cap of logits" if call.softcap is None else f"a cap of logits at {call.softcap:g}"
     sinks = "no attention sinks" if call.sinks is None else "attention sinks"
-    return AppliedCall(*kernel_rows(call), (cap, sinks), strange)
+    logits, allowed = kernel_rows(call)
+    return AppliedCall(logits, allowed, (cap, sinks), strange, _values_move(call, allowed, noise))
+
+
+def _values_move(call: Call, allowed: Bool[Tensor, "b h i j"], noise: float) -> bool:
+    """Whether the values of the first row that queries see vary with the position."""
+    seen = allowed[0].flatten(0, 1).any(0)
+    if call.v is None or call.v.shape[2] != len(seen) or not bool(seen.any()):
+        return False
+    return varies(call.v[:1, :, seen].double(), noise)
 
 
 def bound(wanted: Tensor, plain: Tensor, noise: float) -> Tensor:
@@ -93,7 +108,8 @@ def differing(
         Refused: If logits are not finite.
     """
     about, logits, allowed = named_layer(module), kernel.logits[0], kernel.allowed[0]
-    if others := beside_logits(kernel, whole):
+    others = beside_logits(kernel, whole) or (MOVING if kernel.moving and not whole.moving else "")
+    if others:
         return [Discrepancy(f"kernel of {about}", PLAIN, others, by="expected")]
     plain, seen = (x[0][:, rows, : rows.stop] for x in (whole.logits, whole.allowed))
     if bool(allowed[..., rows.stop :].any()):
@@ -112,7 +128,7 @@ def differing(
         query = rows.start + int(gap.amax((0, 2)).argmax())
         text = f"off by {gap.max().item():.3g} at query {query}"
     else:
-        text = _other_size(plain, logits, allowed, noise)
+        text = "" if _varies(whole, noise) else _other_size(plain, logits, allowed, noise)
     return [Discrepancy(f"kernel of {about}", PLAIN, text, by="expected")] if text else []
 
 
@@ -125,6 +141,13 @@ def beside_logits(kernel: AppliedCall, whole: AppliedCall) -> str:
     return ", ".join(filter(None, others)) or "another"
 
 
+def _varies(whole: AppliedCall, noise: float) -> bool:
+    """Whether the logits of a query vary over keys; then softmax ignores what they have in common."""
+    allowed = whole.allowed[0]
+    logits = whole.logits[0].masked_fill(~allowed, 0.0)
+    return bool(row_centred(logits, allowed).abs().max() > ROUNDED * noise * logits.abs().max())
+
+
 def _other_size(
     plain: Float[Tensor, "h i j"],
     logits: Float[Tensor, "h i j"],
@@ -134,9 +157,6 @@ def _other_size(
     """How large logits are that are the same for all keys, as by another factor on products; "" if they are
     as large as in a plain forward pass."""
     wanted, got = (x.masked_fill(~allowed, 0.0) for x in (plain, logits))
-    varying = row_centred(plain, allowed).abs().max()
-    if bool(varying > 50 * noise * wanted.abs().max()):
-        return ""
     if bool((wanted - got).abs().max() <= bound(wanted, wanted, noise)):
         return ""
     return f"logits {((wanted * got).sum() / wanted.square().sum()).item():.4g} {SIZE}"

@@ -11,7 +11,7 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.core.peak import MIB
 
-TOKENS = 80  # Past 64, a usual block or page of kernels.
+TOKENS = 68  # Decoding fills 64 keys, a usual block or page of kernels, and goes on.
 STEPS = 8  # Of them are decoded, at most; half of these behind the end of a window.
 KEPT = 64 * MIB  # Of logits in all layers, in double precision.
 
@@ -21,7 +21,7 @@ def served_tokens(
 ) -> int:
     """The number of tokens of a prompt and what is decoded after it.
 
-    It is 80, or more where decoding then crosses the end of a declared window, as far as the logits of all
+    It is 68, or more where decoding then crosses the end of a declared window, as far as the logits of all
     layers fit into 64 MiB. It stays below the positions that the model takes, or without such a statement
     within the audited length, and below the length at which a schedule switches, since a cache then holds
     keys of both sides.

@@ -8,7 +8,7 @@ import torch
 from tests.checkpoints.audit.injections import Inject, attending, options
 from tests.checkpoints.audit.museum import COOL, LENGTH, Exhibit, of
 from transformers import masking_utils
-from transformers.cache_utils import DynamicSlidingWindowLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, StaticCache
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.text import closing
@@ -149,6 +149,83 @@ def one_key(states, keys, mask):
     return first[None, None, None] if states.shape[1] == 1 else mask
 
 
+def begun_anew_without_positions(model, patch):
+    """Given no positions, tokens behind a cache begin at 0."""
+    own = model.base_model.forward
+
+    def forward(*args, position_ids=None, **given):
+        tokens = args[0] if args else given["input_ids"]
+        places = torch.arange(tokens.shape[1])[None] if position_ids is None else position_ids
+        return own(*args, position_ids=places, **given)
+
+    patch.setattr(model.base_model, "forward", forward)
+
+
+def unpadded(is_whole):
+    """Drop masks that a batch seems not to need."""
+
+    def inject(model, patch):
+        def hook(module, args, given):
+            mask = given.get("attention_mask")
+            whole = mask is not None and mask.ndim == 2 and is_whole(mask)
+            return args, given | {"attention_mask": None} if whole else given
+
+        model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
+
+    return inject
+
+
+def one_later(model, patch):
+    """The class with the head counts from 1."""
+
+    def hook(module, args, given):
+        places = given.get("position_ids")
+        past = given.get("past_key_values")
+        tokens = args[0] if args else given["input_ids"]
+        first = 0 if past is None else past.get_seq_length()
+        places = first + torch.arange(tokens.shape[1])[None] if places is None else places
+        return args, given | {"position_ids": places + 1}
+
+    model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def full_block_lost(own, q, k, v, mask, given):
+    """One query loses the last block of 16 keys where it is full."""
+    m = k.shape[2]
+    if q.shape[2] == 1 and m > 16 and m % 16 == 0:
+        k, v, mask = k[:, :, : m - 16], v[:, :, : m - 16], None
+    return own(q, k, v, mask)
+
+
+def short_unmasked(own, q, k, v, mask, given):
+    """Prompts of up to 16 tokens see keys after them."""
+    n = q.shape[2]
+    return own(q, k, v, torch.ones(1, 1, n, n).bool() if 1 < n == k.shape[2] <= 16 else mask)
+
+
+def values_moved(model, patch):
+    """The values of single tokens are written with a sign that changes from one to the next."""
+    own = DynamicLayer.update
+
+    def update(self, keys, values, *args, **given):
+        sign = -1 if keys.shape[2] == 1 and self.get_seq_length() % 2 else 1
+        return own(self, keys, sign * values, *args, **given)
+
+    patch.setattr(DynamicLayer, "update", update)
+
+
+def slots_of_static_caches(model, patch):
+    """Behind a static cache, rows of a table are those of slots."""
+
+    def hook(module, args, given):
+        past = given.get("past_key_values")
+        if isinstance(past, StaticCache) and past.get_seq_length() > 0:
+            given = given | {"position_ids": torch.full((2, 1), int(past.get_seq_length()))}
+        return args, given
+
+    model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
 @dataclass(frozen=True)
 class Served:
     """A fault that a plain forward pass does not show, the mode that first shows it, and what it says."""
@@ -200,6 +277,28 @@ FAULTS = {
     "padding of the encoder seen by single tokens": Served(
         "t5", crossing(lambda states, keys, mask: None if states.shape[1] == 1 else mask), "right padding",
         "padding seen", "116",
+    ),
+    "begun anew without positions": Served(
+        "stablelm", begun_anew_without_positions, "chunked prefill", "no positions nor a mask"
+    ),
+    "padding read from the first row": Served(
+        "llama", unpadded(lambda mask: bool(mask[0].all())), PADDED, "where the second row alone has padding"
+    ),
+    "an encoder's padding on the left": Served(
+        "bert", unpadded(lambda mask: bool((mask[:, -1] == 1).all())), "right padding",
+        "where the second row alone has padding",
+    ),
+    "no padding in one row": Served(
+        "gemma", unpadded(lambda mask: len(mask) == 1), PADDED, "(in a batch of one row)"
+    ),
+    "counted from 1 by the head's class": Served("gpt2", one_later, DECODED, "row 0 expected, row 1", "402"),
+    "full block lost": Served("qwen3", attending(full_block_lost), DECODED, "mask of layer 0"),
+    "short prompts without a mask": Served(
+        "olmo", attending(short_unmasked), "chunked prefill", "mask of layer 0"
+    ),
+    "values of other signs": Served("llama", values_moved, DECODED, "values that vary with the position"),
+    "slots of static caches": Served(
+        "gpt2", slots_of_static_caches, PADDED, "in the row with padding, from a static cache", "402"
     ),
     "one key of the encoder": Served("t5", crossing(one_key), DECODED, "some hidden", "116"),
 }  # fmt: skip

@@ -44,11 +44,12 @@ from spectrope.core import SpectropeError
 
 MERGED = "the model takes them for one"
 BEHIND = 3  # Steps of generation in a batch with padding, of which the first reads the prompt.
+STATIC_CACHE, FROM_STATIC = "static cache", "from a static cache"
+STATIC: dict[str, Any] = {"cache_implementation": "static", "disable_compile": True}
 BEHIND_PADDING = "decoded in the row with padding"
 BESIDE_DECODED = "decoded in the row without padding, below one that has some"
 PACKED = {"second": "the first", "third": "an earlier one"}
 BESIDE = "in the row without padding, below one that has some"
-SECOND = "where the second row alone has padding"
 BARE = "given tokens and a cache alone, no positions nor a mask"
 COUNT_ANEW = (
     "bamba",
@@ -97,14 +98,13 @@ class ServingModes:
 
     def check(self) -> Iterator[ServingRecord]:
         """A record per serving mode of the model."""
-        alone = set[str]()
+        alone: dict[str, set[str]] = {}
         for mode, record in self._checks().items():
             try:
                 outcome = record(mode)
             except Refused as refusal:
                 outcome = ServingRecord(mode, "cannot tell", (), str(refusal))
-            if mode == DECODING:
-                alone = {*map(_respect, outcome.findings)}
+            alone[mode] = {*map(_respect, outcome.findings)}
             yield _without(outcome, alone)
 
     def _checks(self) -> dict[str, Callable[[str], ServingRecord]]:
@@ -118,7 +118,7 @@ class ServingModes:
             if "past_key_values" in self._arguments:
                 checks[DECODING] = self._decoded
                 if getattr(self.model, "_can_compile_fullgraph", False):
-                    checks["static cache"] = self._static
+                    checks[STATIC_CACHE] = self._static
             if not two_stacks and self.past >= self.tokens and uses_interface(self.model):
                 checks[f"{LONG} {self.past}{'' if self._places else KEYS_ALONE}"] = self._long
             if not two_stacks:
@@ -230,7 +230,29 @@ class ServingModes:
     def _static(self, mode: str) -> ServingRecord:
         """The same from a cache that is allocated in advance, so that it holds keys not yet written."""
         with _restored(self.model, "_previous_max_cache_length"):
-            return self._decoded(mode, cache_implementation="static", disable_compile=True)
+            return self._decoded(mode, **STATIC)
+
+    def _static_behind_padding(self) -> list[Discrepancy]:
+        """What differs where tokens are decoded from such a cache, in rows with and without padding."""
+        if not getattr(self.model, "_can_compile_fullgraph", False):
+            return []
+        ids, mask = self._batch(slice(self.padding, self.prompt))
+        steps = min(BEHIND, self.tokens - self.prompt)
+        with _restored(self.model, "_previous_max_cache_length"), contextlib.suppress(Refused):
+            received = self.served(lambda: self._generate(ids, mask, steps, **STATIC))
+            findings = self._misplaced_behind_padding(received)
+            for module in received.calls:
+                findings += self._decoded_behind_padding(module, received)
+            return [replace(one, note=f"{one.note}, {FROM_STATIC}") for one in findings]
+        return []  # Decoding alone says why a static cache does not run.
+
+    def _batch(self, tokens: slice) -> tuple[Int[Tensor, "2 t"], Int[Tensor, "2 t"]]:
+        """Two prompts and their mask, by which the first has padding outside `tokens`."""
+        ids = Inputs(2, self.prompt).of(self.model)["input_ids"]
+        mask = torch.ones_like(ids)
+        mask[0] = 0
+        mask[0, tokens] = 1
+        return ids, mask
 
     def _long(self, mode: str) -> ServingRecord:
         """One token behind a cache that stands for many: its query, and what its attention function sees."""
@@ -331,10 +353,7 @@ class ServingModes:
 
         On the left, padding goes through `generate`, as it is served.
         """
-        ids = Inputs(2, self.prompt).of(self.model)["input_ids"]
-        mask = torch.ones_like(ids)
-        mask[0] = 0
-        mask[0, tokens] = 1
+        ids, mask = self._batch(tokens)
         left, steps = tokens.start > 0, min(BEHIND, self.tokens - self.prompt)
         received = self.served(
             lambda: self._generate(ids, mask, steps) if left else self.forward(self.prompt, mask)
@@ -352,47 +371,54 @@ class ServingModes:
                 about = f"mask of {named_layer(module)}"
                 findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
             findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
-            each = len(self.reference[module])
-            for nth in range(each if left else 0):
-                for step, call in enumerate(calls[nth + each :: each]):
-                    findings += self._behind_padding(module, call, step, nth)
-        return _record(mode, findings or self._second_padded(tokens))
+            findings += self._decoded_behind_padding(module, received) if left else []
+        findings = findings or self._last_padded(2, tokens) or self._last_padded(1, tokens)
+        return _record(mode, findings or (self._static_behind_padding() if left else []))
 
-    def _second_padded(self, tokens: slice) -> list[Discrepancy]:
-        """What differs if the second row has padding and the first has none.
+    def _last_padded(self, rows: int, tokens: slice) -> list[Discrepancy]:
+        """What differs if the last row of a batch alone has padding.
 
         Where queries see keys after them, it is on the left then, where the first row had it on the right.
         """
         left = tokens.start > 0
         tokens = tokens if self._causal else slice(self.padding, self.prompt)
-        ids = Inputs(2, self.prompt).of(self.model)["input_ids"]
+        ids = Inputs(rows, self.prompt).of(self.model)["input_ids"]
         mask = torch.ones_like(ids)
-        mask[1] = 0
-        mask[1, tokens] = 1
+        mask[-1] = 0
+        mask[-1, tokens] = 1
         received = self.served(
             lambda: self._generate(ids, mask, 1) if left else self.forward(self.prompt, mask)
         )
         findings = self._crossing(received, mask)
         for module, calls in received.calls.items():
             call = calls[0]
-            if call.sparse is not None or len(call.q) != 2 or call.k.shape[2] != self.prompt:
+            if call.sparse is not None or len(call.q) != rows or call.k.shape[2] != self.prompt:
                 continue
-            kernel = self._applied(call, 1)
-            if bool(kernel.allowed[0, :, tokens, mask[1] == 0].any()):
+            kernel = self._applied(call, rows - 1)
+            if bool(kernel.allowed[0, :, tokens, mask[-1] == 0].any()):
                 about = f"mask of {named_layer(module)}"
                 findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
             findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
-            findings += self._differing(module, self._applied(call), slice(0, self.prompt))
-        return [replace(one, note=SECOND) for one in findings]
+            if rows > 1:
+                findings += self._differing(module, self._applied(call), slice(0, self.prompt))
+        note = "where the second row alone has padding" if rows > 1 else "in a batch of one row"
+        return [replace(one, note=note) for one in findings]
+
+    def _decoded_behind_padding(self, module: str, received: Served) -> list[Discrepancy]:
+        """What differs in a module where tokens are decoded."""
+        calls, each = received.calls[module], len(self.reference[module])
+        steps = ((nth, enumerate(calls[nth + each :: each])) for nth in range(each))
+        found = [self._behind_padding(module, call, step, nth) for nth, some in steps for step, call in some]
+        return [one for findings in found for one in findings]
 
     def _behind_padding(self, module: str, call: Call, step: int, nth: int) -> list[Discrepancy]:
         """What differs where a token is decoded in a row with padding, and in one without."""
         slots, held = self.prompt + step + 1, call.k.shape[2]
-        if call.sparse is not None or call.q.shape[::2] != (2, 1) or held > slots:
+        if call.sparse is not None or call.q.shape[::2] != (2, 1):
             return []  # such as models without a cache, which read everything again
         findings: list[Discrepancy] = []
         for row, padding in enumerate((self.padding, 0)):
-            kernel, hidden = self._applied(call, row), max(0, padding - (slots - held))
+            kernel, hidden = self._applied(call, row), max(0, padding - max(0, slots - held))
             rows = slice(slots - padding - 1, slots - padding)
             found = self._differing(module, kernel.keys_from(hidden), rows, nth)
             if bool(kernel.allowed[0, ..., :hidden].any()):
@@ -557,10 +583,15 @@ def _record(mode: str, findings: list[Discrepancy]) -> ServingRecord:
     return ServingRecord(mode, "differs" if kept else "matches", kept)
 
 
-def _without(record: ServingRecord, alone: Collection[str]) -> ServingRecord:
+def _without(record: ServingRecord, alone: Mapping[str, Collection[str]]) -> ServingRecord:
     """A record without what differs in the same respects where tokens are decoded without any padding."""
-    decoded = (BEHIND_PADDING, BESIDE_DECODED)
-    kept = tuple(one for one in record.findings if one.note not in decoded or _respect(one) not in alone)
+
+    def is_told(one: Discrepancy) -> bool:
+        if one.note.endswith(FROM_STATIC):
+            return _respect(one) in alone.get(STATIC_CACHE, ())
+        return one.note in (BEHIND_PADDING, BESIDE_DECODED) and _respect(one) in alone.get(DECODING, ())
+
+    kept = tuple(one for one in record.findings if not is_told(one))
     if kept == record.findings:
         return record
     return replace(record, verdict="differs" if kept else "matches", findings=kept)

@@ -142,3 +142,15 @@ def test_a_parametrized_norm_is_read():
         if hasattr(module, "q_norm"):
             parametrize.register_parametrization(module.q_norm, "weight", torch.nn.Identity())
     assert audit(model, length=LENGTH).ok
+
+
+@pytest.mark.parametrize(("part", "side"), [("q_a_layernorm", "queries"), ("kv_a_layernorm", "keys")])
+@pytest.mark.parametrize("family", ["deepseek_v3", "minicpm3"])
+def test_a_norm_of_latents_that_is_left_out_is_named(family, part, side):
+    model = model_of(family)
+    assert audit(model, length=LENGTH, serving_modes=False).ok
+    for name, module in model.named_modules():
+        if name.endswith(part):
+            module.forward = lambda x: x
+    layers = audit(model, length=LENGTH, serving_modes=False).layers
+    assert {finding.what for layer in layers for finding in layer.findings} == {f"norm of {side}"}

@@ -100,6 +100,17 @@ def test_buckets_are_found_without_a_declaration(buckets):
     assert find_buckets(lag, torch.zeros(3, len(lag)), None) is None
 
 
+def test_buckets_with_equal_entries_are_those_declared():
+    buckets, lag = Buckets(True, 32, 128), torch.arange(-199, 200)
+    entries = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
+    entries[:, 8:14] = entries[:, 8:9]
+    table = entries[:, buckets.of(lag)]
+    assert find_buckets(lag, table, buckets) == buckets
+    table[0, lag.tolist().index(-3)] += 1
+    table[0, lag.tolist().index(-170)] += 1
+    assert find_buckets(lag, table, buckets) is None
+
+
 @pytest.mark.parametrize("far", [17, 20, 50, 100, 200, 250])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_buckets_of_any_maximal_distance_are_found(far, bidirectional):

@@ -8,6 +8,7 @@ import torch
 from tests.checkpoints.audit import zoo
 from tests.checkpoints.audit.families import FAMILIES, GPT2, GROUPED, ODD, build
 from tests.checkpoints.audit.injections import masked
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 from transformers.models.qwen3 import modeling_qwen3
 
 from spectrope.checkpoints.adapters import declared_config
@@ -311,3 +312,50 @@ def test_rows_of_a_table_that_are_equal_are_one_row():
     model.transformer.wpe.register_forward_hook(lambda *args: args[-1].bfloat16().float())
     (record,) = audit(model, length=32, serving_modes=True).records
     assert "as when the table is rounded to low precision" in record.message
+
+
+@pytest.mark.parametrize("length", [48, 96])
+def test_what_logits_of_a_query_have_in_common_is_no_size(length):
+    assert audit(zoo.build(zoo.Variant("mpt", "causal", dtype="bfloat16")), length=length).ok
+
+
+def test_chunks_of_a_class_that_counts_anew_are_named_as_not_checked():
+    found = audit(zoo.build(zoo.Variant("bamba", "causal")), length=72)
+    assert found.ok
+    (reason,) = (one for one in found.unserved if "chunked prefill" in one)
+    assert "given no positions, the library's class counts from 0 behind a cache" in reason
+    required = audit(zoo.build(zoo.Variant("bamba", "causal")), length=72, serving_modes=True)
+    assert [one.mode for one in required.serving_modes if one.verdict == "differs"] == ["chunked prefill"]
+
+
+@pytest.mark.parametrize("first", ["sliding_attention", "full_attention"])
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_schedules_of_later_kinds_of_layers_count(kind, first):
+    scaled = {
+        "dynamic": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0},
+        "longrope": {"rope_type": "longrope", "rope_theta": 1e4, "factor": 2.0, "short_factor": [1.0] * 8,
+                     "long_factor": [1 + i / 2 for i in range(8)], "original_max_position_embeddings": 32},
+    }  # fmt: skip
+    config = Gemma3TextConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=64, sliding_window=16,
+        layer_types=[first, "sliding_attention", "full_attention"],
+        rope_parameters={
+            "full_attention": scaled[kind],
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    )  # fmt: skip
+    assert audit(Gemma3ForCausalLM(config).eval(), length=96).ok
+
+
+def test_queries_and_keys_of_zeros_hide_how_they_turn():
+    model = zoo.build(zoo.Variant("llama", "causal"))
+    attention = model.model.layers[1].self_attn
+    attention.q_proj.weight.data.zero_()
+    attention.k_proj.weight.data.zero_()
+    first, second = audit(model, length=64).layers
+    assert first.verdict == "matches"
+    assert (second.verdict, second.reason) == (
+        "cannot tell",
+        "queries and keys are all zero, which hides how they turn",
+    )

@@ -177,6 +177,12 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
     table = declared.buckets and bucket_table(subject.model, module, declared.buckets.n_buckets)
     if lost := _lost(call, declared, effective, findings, table, noise):
         verdict, reason = "cannot tell", lost
+    if (
+        verdict == "differs"
+        and {one.what for one in findings} == {"encoding"}
+        and _turns_nothing(call, declared)
+    ):
+        verdict, reason = "cannot tell", "queries and keys are all zero, which hides how they turn"
     if verdict == "differs" and (small := underflowing(call)):
         verdict = "cannot tell"
         reason = f"{small} underflow in {dtype_name(call.q.dtype)}; compute in float32"
@@ -199,6 +205,11 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, li
         reach=layer_reach(declared, effective, declaration, length, noise),
     )
     return record, _remedies(record, subject, measured, otherwise)
+
+
+def _turns_nothing(call: Call, declared: LayerEncoding) -> bool:
+    """Whether a declared rotation has nothing to turn."""
+    return declared.turning is not None and not bool(call.q.any()) and not bool(call.k.any())
 
 
 def _behind_convolution(measured: LayerMeasurement) -> LayerMeasurement:

@@ -106,7 +106,7 @@ def audit(architecture: str) -> Call:
     sys.path.insert(0, str(HERE.parents[1]))  # In a process that was started with this file alone.
     from benchmarks.audit import AUDITED, audited
 
-    return audited(architecture, dict(AUDITED)[architecture]).fast
+    return audited(architecture, dict(AUDITED)[architecture], serving=True).fast
 
 
 AUDITS = ("LlamaForCausalLM", "BertModel", "MptForCausalLM", "T5EncoderModel")

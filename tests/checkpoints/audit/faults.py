@@ -240,7 +240,7 @@ SERVING_FAULTS: dict[str, Fault] = {
         padding_not_skipped,
         ("serving mode left padding",),
         "position of token 0",
-        "row 2 expected, row 20 effective",
+        "row 2 expected, row 17 effective",
     ),
     "positions restarting in cached decoding": Fault(
         "llama-default",

@@ -51,13 +51,9 @@ BESIDE_DECODED = "decoded in the row without padding, below one that has some"
 PACKED = {"second": "the first", "third": "an earlier one"}
 BESIDE = "in the row without padding, below one that has some"
 BARE = "given tokens and a cache alone, no positions nor a mask"
-COUNT_ANEW = (
-    "bamba",
-)  # Classes of the library that forget a cache's tokens unless they are given positions.
-SHORT_PROMPT, BLOCK = (
-    12,
-    32,
-)  # Tokens of a first chunk, and where one begins with a block or page of a kernel.
+COUNT_ANEW = ("bamba",)  # Classes that forget a cache's tokens unless they are given positions.
+SHORT_PROMPT = 12  # Tokens of a first chunk.
+BLOCK = 32  # A chunk begins there, with a block or page of a kernel.
 DECODING = "cached decoding"
 
 

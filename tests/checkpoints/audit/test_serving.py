@@ -359,3 +359,9 @@ def test_queries_and_keys_of_zeros_hide_how_they_turn():
         "cannot tell",
         "queries and keys are all zero, which hides how they turn",
     )
+
+
+def test_a_token_that_the_table_takes_for_padding_is_no_special_one():
+    model = zoo.build(zoo.Variant("mpnet", "masked"))
+    assert model.config.bos_token_id == model.mpnet.embeddings.position_embeddings.padding_idx
+    assert audit(model, length=72).ok

@@ -490,7 +490,9 @@ class ServingModes:
         stated = [getattr(text, name, None) for name in ("bos_token_id", "eos_token_id")]
         first = [one[0] if isinstance(one, list) and one else one for one in stated]
         known = [one for one in first if isinstance(one, int) and 0 <= one < getattr(text, "vocab_size", 0)]
-        return [one for one in dict.fromkeys(known) if one != getattr(text, "pad_token_id", None)]
+        of_tables = (getattr(self.model.get_submodule(table), "padding_idx", None) for table in self.tables)
+        padding = {getattr(text, "pad_token_id", None), *of_tables}
+        return [one for one in dict.fromkeys(known) if one not in padding]
 
     def _special(self, mode: str) -> ServingRecord:
         """Special tokens within one text, where neither positions nor the mask may begin anew."""

@@ -4,8 +4,10 @@ import re
 
 import polars
 import pytest
+import torch
 from tests.checkpoints.audit.families import FAMILIES, llama
 from torch import nn
+from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
 from spectrope.checkpoints.audit import audit, diff
 from spectrope.checkpoints.audit.text import COLUMNS, closing
@@ -136,3 +138,19 @@ def test_the_record_of_a_measured_rotation_names_its_schedule(found):
     turning = found.to_dict()["layers"][0]["effective"]["turning"]
     assert (turning["base"], turning["scaling"]) == (pytest.approx(2e6), "none")
     assert turning["factor"] == pytest.approx(1.0)
+
+
+def test_a_tower_in_another_precision_is_not_that_of_the_text():
+    text = LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+    )
+    vision = CLIPVisionConfig(
+        hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=32,
+        patch_size=8,
+    )  # fmt: skip
+    config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=60)
+    model = LlavaForConditionalGeneration(config).eval()
+    model.model.language_model.to(torch.bfloat16)
+    model.lm_head.to(torch.bfloat16)
+    found = audit(model, length=64)
+    assert (found.dtype, found.ok) == ("bfloat16", True)

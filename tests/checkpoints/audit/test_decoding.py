@@ -279,7 +279,7 @@ FAULTS = {
         "padding seen", "116",
     ),
     "begun anew without positions": Served(
-        "stablelm", begun_anew_without_positions, "chunked prefill", "no positions nor a mask"
+        "stablelm", begun_anew_without_positions, "chunked prefill", "without positions or a mask"
     ),
     "padding read from the first row": Served(
         "llama", unpadded(lambda mask: bool(mask[0].all())), PADDED, "where the second row alone has padding"

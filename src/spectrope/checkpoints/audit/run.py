@@ -129,11 +129,11 @@ def audit(
         raise ConfigError(f"an impact is measured on at least {SHORTEST} tokens of a text; got {len(text)}.")
     inner = getattr(model, "base_model", model)
     declaration = Declaration(**declared_config(model))
+    dtype_used = _dtype(inner)
+    noise = float(torch.finfo(dtype_used).eps)
     shown = counted("auditing") if watch is None else contextlib.nullcontext(watch)
     with evaluating(model), runs_at(length, model), attention_for(model, length), shown as watch:
         modules = attention_modules(inner)
-        dtype_used = _dtype(inner, modules)
-        noise = float(torch.finfo(dtype_used).eps)
         probe = BothProbes(model, inner, declaration, noise, batch, seed)
         require_memory(probe, modules, length)
         probed = probe.measured(modules, length, watch)
@@ -236,11 +236,13 @@ def _prefix(model: nn.Module, inner: nn.Module) -> str:
     return next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
 
 
-def _dtype(inner: nn.Module, modules: list[str]) -> torch.dtype:
-    """The type of the arithmetic of attention; towers for other inputs may have another."""
-    parts = (inner.get_submodule(name) for name in modules)
-    every = (one.dtype for part in (*parts, inner) for one in part.parameters() if one.is_floating_point())
-    return next(one for one in every if one.itemsize > 1)
+def _dtype(inner: nn.Module) -> torch.dtype:
+    """The type of the arithmetic on texts, by their embeddings; towers for other inputs may have another."""
+    table = None
+    with contextlib.suppress(AttributeError, NotImplementedError):
+        table = inner.get_input_embeddings()  # pyright: ignore[reportCallIssue]
+    of_texts = table if isinstance(table, nn.Module) and any(True for _ in table.parameters()) else inner
+    return next(of_texts.parameters()).dtype
 
 
 def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:

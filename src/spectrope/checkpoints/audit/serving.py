@@ -50,7 +50,7 @@ BEHIND_PADDING = "decoded in the row with padding"
 BESIDE_DECODED = "decoded in the row without padding, below one that has some"
 PACKED = {"second": "the first", "third": "an earlier one"}
 BESIDE = "in the row without padding, below one that has some"
-BARE = "given tokens and a cache alone, no positions nor a mask"
+BARE = "given tokens and a cache alone, without positions or a mask"
 COUNT_ANEW = ("bamba",)  # Classes that forget a cache's tokens unless they are given positions.
 SHORT_PROMPT = 12  # Tokens of a first chunk.
 BLOCK = 32  # A chunk begins there, with a block or page of a kernel.
@@ -242,12 +242,14 @@ class ServingModes:
             return [replace(one, note=f"{one.note}, {FROM_STATIC}") for one in findings]
         return []  # Decoding alone says why a static cache does not run.
 
-    def _batch(self, tokens: slice) -> tuple[Int[Tensor, "2 t"], Int[Tensor, "2 t"]]:
-        """Two prompts and their mask, by which the first has padding outside `tokens`."""
-        ids = Inputs(2, self.prompt).of(self.model)["input_ids"]
+    def _batch(
+        self, tokens: slice, rows: int = 2, padded: int = 0
+    ) -> tuple[Int[Tensor, "rows t"], Int[Tensor, "rows t"]]:
+        """Prompts and their mask, by which one row has padding outside `tokens`."""
+        ids = Inputs(rows, self.prompt).of(self.model)["input_ids"]
         mask = torch.ones_like(ids)
-        mask[0] = 0
-        mask[0, tokens] = 1
+        mask[padded] = 0
+        mask[padded, tokens] = 1
         return ids, mask
 
     def _long(self, mode: str) -> ServingRecord:
@@ -291,7 +293,7 @@ class ServingModes:
             for call, row in product(fitting, range(len(mask))):
                 seen, wanted = self._applied(call, row).allowed[0].cpu(), mask[row].cpu() == 1
                 if bool((seen & ~wanted).any()):
-                    findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
+                    findings.append(_padding_seen(about))
                 if not bool((seen | ~wanted).all()):
                     findings.append(Discrepancy(about, "all but padding seen", "some hidden", by="expected"))
         return findings
@@ -309,7 +311,7 @@ class ServingModes:
 
         Args:
             first: Tokens of the first chunk.
-            bare: Whether the model is given tokens and a cache alone, and no positions nor a mask.
+            bare: Whether the model is given tokens and a cache alone, and without positions or a mask.
         """
         ids = Inputs(1, self.tokens).of(self.model)["input_ids"]
         ends = sorted({0, min(first, self.prompt), min(BLOCK, self.prompt), self.prompt, self.tokens})
@@ -364,8 +366,7 @@ class ServingModes:
             findings += self._beside(module, calls[0])
             whole = kernel.allowed.shape[-1] == self.prompt  # some models put keys of their own before it
             if whole and bool(kernel.allowed[0, :, tokens, mask[0] == 0].any()):
-                about = f"mask of {named_layer(module)}"
-                findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
+                findings.append(_padding_seen(f"mask of {named_layer(module)}"))
             findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
             findings += self._decoded_behind_padding(module, received) if left else []
         findings = findings or self._last_padded(2, tokens) or self._last_padded(1, tokens)
@@ -378,10 +379,7 @@ class ServingModes:
         """
         left = tokens.start > 0
         tokens = tokens if self._causal else slice(self.padding, self.prompt)
-        ids = Inputs(rows, self.prompt).of(self.model)["input_ids"]
-        mask = torch.ones_like(ids)
-        mask[-1] = 0
-        mask[-1, tokens] = 1
+        ids, mask = self._batch(tokens, rows, rows - 1)
         received = self.served(
             lambda: self._generate(ids, mask, 1) if left else self.forward(self.prompt, mask)
         )
@@ -392,8 +390,7 @@ class ServingModes:
                 continue
             kernel = self._applied(call, rows - 1)
             if bool(kernel.allowed[0, :, tokens, mask[-1] == 0].any()):
-                about = f"mask of {named_layer(module)}"
-                findings.append(Discrepancy(about, "padding hidden", "padding seen", by="expected"))
+                findings.append(_padding_seen(f"mask of {named_layer(module)}"))
             findings += self._differing(module, kernel.part(tokens), slice(0, self.prompt - self.padding))
             if rows > 1:
                 findings += self._differing(module, self._applied(call), slice(0, self.prompt))
@@ -418,8 +415,7 @@ class ServingModes:
             rows = slice(slots - padding - 1, slots - padding)
             found = self._differing(module, kernel.keys_from(hidden), rows, nth)
             if bool(kernel.allowed[0, ..., :hidden].any()):
-                about = f"mask of {named_layer(module)}"
-                found = [Discrepancy(about, "padding hidden", "padding seen", by="expected")]
+                found = [_padding_seen(f"mask of {named_layer(module)}")]
             findings += [replace(one, note=(BEHIND_PADDING, BESIDE_DECODED)[row]) for one in found]
         return findings
 
@@ -563,6 +559,10 @@ def _restored(model: nn.Module, name: str) -> Iterator[None]:
             setattr(model, name, before)
         elif hasattr(model, name):
             delattr(model, name)
+
+
+def _padding_seen(about: str) -> Discrepancy:
+    return Discrepancy(about, "padding hidden", "padding seen", by="expected")
 
 
 def _of_first(rows: Int[Tensor, "*b t"]) -> Int[Tensor, " t"]:

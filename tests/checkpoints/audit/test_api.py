@@ -150,7 +150,8 @@ def test_a_tower_in_another_precision_is_not_that_of_the_text():
     )  # fmt: skip
     config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=60)
     model = LlavaForConditionalGeneration(config).eval()
-    model.model.language_model.to(torch.bfloat16)
-    model.lm_head.to(torch.bfloat16)
+    for part in (model.model.language_model, model.lm_head):
+        for weight in part.parameters():  # As `from_pretrained` does it, which keeps frequencies in float32.
+            weight.data = weight.data.to(torch.bfloat16)
     found = audit(model, length=64)
     assert (found.dtype, found.ok) == ("bfloat16", True)

@@ -15,7 +15,7 @@ from spectrope.checkpoints.adapters import declared_config
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.run import LATER
-from spectrope.checkpoints.audit.serving_tokens import KEPT, served_tokens
+from spectrope.checkpoints.audit.serving import KEPT, served_tokens
 from spectrope.checkpoints.audit.text import closing
 from spectrope.checkpoints.commands.audit import reasons
 

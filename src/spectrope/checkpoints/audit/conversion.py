@@ -7,48 +7,47 @@ import torch
 from torch import Tensor, nn
 
 from spectrope.checkpoints.audit.bias import row_centred
-from spectrope.checkpoints.audit.serving import ServingModes
-from spectrope.checkpoints.audit.serving_kernels import Refused, bound
+from spectrope.checkpoints.audit.serving import Refused, ServedModel, bound
 from spectrope.checkpoints.probes.served import kernel_rows
 
 NAMED = 3  # Buffers that a note names.
 
 
-def conversion_notes(modes: ServingModes) -> tuple[str, ...]:
+def conversion_notes(served: ServedModel) -> tuple[str, ...]:
     """Conversions that would change the kernels of a model whose layers are right, in words.
 
     The model's buffers are changed as a conversion changes them, its kernels measured, and the buffers put
     back.
 
     Args:
-        modes: Serving modes of the model.
+        served: The model.
     """
-    return tuple(note for note in (_rounded(modes), _emptied(modes)) if note)
+    return tuple(note for note in (_rounded(served), _emptied(served)) if note)
 
 
-def _rounded(modes: ServingModes) -> str:
+def _rounded(served: ServedModel) -> str:
     """What `model.to(torch.bfloat16)` changes beyond the arithmetic, "" if nothing.
 
     Buffers that a checkpoint holds are rounded in `from_pretrained`, too.
     """
-    computed = _computed(modes.model)
+    computed = _computed(served.model)
     buffers = [
-        name for name, x in _buffers(modes.model) if name in computed and not torch.equal(_in_bfloat16(x), x)
+        name for name, x in _buffers(served.model) if name in computed and not torch.equal(_in_bfloat16(x), x)
     ]
-    moved = _moved(modes, buffers, _in_bfloat16)
+    moved = _moved(served, buffers, _in_bfloat16)
     if not moved:
         return ""
     return (
         f"model.to(torch.bfloat16) would round {_listed(buffers)} and change the kernels of {moved} within "
-        f"{modes.tokens} tokens; from_pretrained(..., dtype=torch.bfloat16) loads without it"
+        f"{served.tokens} tokens; from_pretrained(..., dtype=torch.bfloat16) loads without it"
     )
 
 
-def _emptied(modes: ServingModes) -> str:
+def _emptied(served: ServedModel) -> str:
     """What `to_empty` loses that no checkpoint brings back, "" if nothing."""
-    lost = _computed(modes.model)
-    buffers = [name for name, _ in _buffers(modes.model) if name in lost]
-    moved = _moved(modes, buffers, torch.zeros_like)
+    lost = _computed(served.model)
+    buffers = [name for name, _ in _buffers(served.model) if name in lost]
+    moved = _moved(served, buffers, torch.zeros_like)
     if not moved:
         return ""
     return (
@@ -76,21 +75,21 @@ def _in_bfloat16(x: Tensor) -> Tensor:
     return x.bfloat16().to(x.dtype)
 
 
-def _moved(modes: ServingModes, buffers: list[str], change: Callable[[Tensor], Tensor]) -> str:
+def _moved(served: ServedModel, buffers: list[str], change: Callable[[Tensor], Tensor]) -> str:
     """How many layers' kernels differ once buffers are changed, and by how much; "" if none does."""
     if not buffers:
         return ""
     try:
-        with _changed(modes.model, buffers, change):
-            after = modes.served(lambda: modes.forward(modes.tokens))
+        with _changed(served.model, buffers, change):
+            after = served.served(lambda: served.forward(served.tokens))
     except Refused:
         return ""
     gaps = []
     for module, calls in after.calls.items():
-        plain, allowed = modes.reference[module][0].logits, modes.reference[module][0].allowed
+        plain, allowed = served.reference[module][0].logits, served.reference[module][0].allowed
         wanted, got = (row_centred(x[0], allowed[0]) for x in (plain, kernel_rows(calls[0])[0]))
         gap = (wanted - got).abs().max()
-        if bool(gap > bound(wanted, plain, modes.noise)):
+        if bool(gap > bound(wanted, plain, served.noise)):
             gaps.append(gap.item())
     layers = "1 layer" if len(gaps) == 1 else f"{len(gaps)} layers"
     return f"{layers} by up to {max(gaps):.2g}" if gaps else ""

@@ -44,8 +44,14 @@ from spectrope.checkpoints.audit.predictions import measure_impacts
 from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit, VisionRecord
 from spectrope.checkpoints.audit.scales import compare_scales
-from spectrope.checkpoints.audit.serving import MERGED, serving_modes_of
-from spectrope.checkpoints.audit.serving_tokens import served_tokens, uncrossed
+from spectrope.checkpoints.audit.serving import (
+    MERGED,
+    by_default,
+    served_model,
+    served_tokens,
+    serving_records,
+    uncrossed,
+)
 from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
@@ -173,13 +179,13 @@ def audit(
             firsts = {
                 f"{_prefix(model, inner)}{one.table}": int(one.rows[0]) for one in absolutes if one.table
             }
-            modes = None
+            served, notes = (), ()
             if wanted:
-                modes = serving_modes_of(model, names, firsts, noise, seed, tokens, length - 2)
-            served = () if modes is None else tuple(modes.check())
-            if modes is not None and serving_modes is None:
-                served = tuple(map(modes.by_default, served))
-            notes = () if modes is None or not right else conversion_notes(modes)
+                whole = served_model(model, names, firsts, noise, seed, tokens, length - 2)
+                served = tuple(serving_records(whole))
+                if serving_modes is None:
+                    served = tuple(by_default(whole, one) for one in served)
+                notes = conversion_notes(whole) if right else ()
         vision, unseen = _beside_text(model, batch, seed)
         measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)

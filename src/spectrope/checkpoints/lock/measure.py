@@ -23,7 +23,7 @@ from spectrope.checkpoints.audit.records import (
     VisionRecord,
 )
 from spectrope.checkpoints.audit.run import audit, default_length
-from spectrope.checkpoints.audit.serving_kernels import AGREE
+from spectrope.checkpoints.audit.serving import AGREE
 from spectrope.checkpoints.lock.records import (
     Lock,
     LockedDecay,

@@ -1,0 +1,55 @@
+"""Chunked prefill: a prompt in several passes, each behind the cache of those before it."""
+
+import contextlib
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from spectrope.checkpoints.adapters import Inputs
+from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.kernels import Refused
+from spectrope.checkpoints.audit.serving.model import ServedModel
+
+BARE = "given tokens and a cache alone, without positions or a mask"
+SHORT_PROMPT = 12  # Tokens of a first chunk.
+BLOCK = 32  # A chunk begins there, with a block or page of a kernel.
+
+
+def chunked(served: ServedModel) -> list[Discrepancy]:
+    """All tokens in chunks of unequal length, each behind the cache of those before it."""
+    findings = _in_chunks(served, SHORT_PROMPT)
+    if not findings:
+        with contextlib.suppress(Refused):  # Some models ask for positions or masks.
+            findings = [replace(one, note=BARE) for one in _in_chunks(served, 1, bare=True)]
+    return findings
+
+
+def takes_chunks(served: ServedModel) -> bool:
+    """Whether the forward pass takes and returns a cache."""
+    return {"past_key_values", "use_cache"} <= served.arguments
+
+
+def _in_chunks(served: ServedModel, first: int, *, bare: bool = False) -> list[Discrepancy]:
+    """What differs in chunks, of which the first has so many tokens.
+
+    Args:
+        served: The model.
+        first: Tokens of the first chunk.
+        bare: Whether the model is given tokens and a cache alone, and without positions or a mask.
+    """
+    ids, prompt = Inputs(1, served.tokens).of(served.model)["input_ids"], served.prompt
+    ends = sorted({0, min(first, prompt), min(BLOCK, prompt), prompt, served.tokens})
+    places = torch.arange(served.tokens, device=ids.device)[None]
+
+    def run() -> None:
+        past: dict[str, Any] = {}
+        for start, stop in pairwise(ends):
+            named: dict[str, Any] = {} if bare else {"attention_mask": torch.ones_like(ids[:, :stop])}
+            if not bare and "position_ids" in served.arguments:  # as `generate` gives them
+                named["position_ids"] = places[:, start:stop]
+            out = served.model(input_ids=ids[:, start:stop], use_cache=True, **named, **past)
+            past = {"past_key_values": out.past_key_values}
+
+    return served.consecutive(served.served(run))

@@ -1,0 +1,42 @@
+"""Packed sequences: several texts in one row, told apart by positions that begin anew."""
+
+from itertools import pairwise
+
+import torch
+
+from spectrope.checkpoints.adapters import sequences_told_apart
+from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.kernels import Refused, named_layer
+from spectrope.checkpoints.audit.serving.model import ServedModel
+from spectrope.checkpoints.probes.constant_content import convolves
+
+MERGED = "the model takes them for one"
+PACKED = {"second": "the first", "third": "an earlier one"}
+
+
+def packed(served: ServedModel) -> list[Discrepancy]:
+    """Three sequences in one row.
+
+    Raises:
+        Refused: If the model makes no difference between them.
+    """
+    ends = (0, served.padding, (served.padding + served.prompt) // 2, served.prompt)
+    each = [slice(start, stop) for start, stop in pairwise(ends)]
+    positions = torch.cat([torch.arange(one.stop - one.start) for one in each])[None].to(served.device)
+    with sequences_told_apart() as told:
+        received = served.served(lambda: served.forward(served.prompt, position_ids=positions))
+    kernels = {module: served.applied(calls[0]) for module, calls in received.calls.items()}
+    findings: list[Discrepancy] = []
+    for (which, seen), one in zip(PACKED.items(), each[1:], strict=True):
+        leaking = [name for name, k in kernels.items() if bool(k.allowed[0, :, one, : one.start].any())]
+        if leaking and max(told, default=1) < 2:
+            raise Refused(MERGED)
+        findings += served.first_misplaced(received, one)
+        about = [f"mask of {named_layer(module)}" for module in leaking]
+        text = f"{seen} seen from the {which}"
+        findings += [Discrepancy(what, "sequences apart", text, by="expected") for what in about]
+        for module, kernel in kernels.items():
+            if convolves(served.model.get_submodule(module)):
+                continue  # whose first keys hold the tokens before them
+            findings += served.differing(module, kernel.part(one), slice(0, one.stop - one.start))
+    return findings

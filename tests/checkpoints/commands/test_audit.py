@@ -36,6 +36,7 @@ RECORD |= {
     "unexercised",
     "indexers",
     "further",
+    "fields",
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
@@ -178,7 +179,7 @@ def test_json_is_the_whole_record(checkpoints, capsys):
 def test_an_undeclared_layer_gets_its_reason(checkpoints, tmp_path, capsys):
     FAMILIES["bert"]().save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"position_embedding_type": "relative"}))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"position_embedding_type": "none"}))
     assert main(("audit", str(tmp_path), "--length", "16")) == 3
     assert "positions are added that the configuration does not declare" in capsys.readouterr().out
 

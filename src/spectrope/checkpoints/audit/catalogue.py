@@ -313,6 +313,25 @@ FAULTS = (
         ),
     ),
     Fault(
+        "SPE117",
+        "a declared field is ignored",
+        ("field",),
+        "The configuration has a field that changes attention, and the code of the model and of its "
+        "configuration nowhere names it.",
+        "A checkpoint is loaded by another class than it was trained with, or by a version of the library "
+        "that has dropped the field, such as BERT's `position_embedding_type` of `relative_key`.",
+        "Load the checkpoint with a class or version that reads the field; remove it if the weights were "
+        "trained without it.",
+        "As what the field declares: a relative encoding, a factor or a chunk matters at every length, a "
+        "temperature or an extension beyond the trained one.",
+        (
+            "huggingface/transformers/pull/41170",
+            "vllm-project/vllm/issues/36880",
+            "vllm-project/vllm/pull/6139",
+            "QwenLM/Qwen3/issues/121",
+        ),
+    ),
+    Fault(
         "SPE201",
         "direction of the mask differs",
         ("direction of the mask",),
@@ -656,8 +675,8 @@ FAULTS = (
 
 
 PICTURES = "images/findings"  # Within the folder of the documentation.
-# No fault of a plain forward pass on tokens.
-UNPICTURED = ("SPE115", "SPE501", "SPE601", "SPE602")
+# No fault of a plain forward pass on tokens, or one of many kinds.
+UNPICTURED = ("SPE115", "SPE117", "SPE501", "SPE601", "SPE602")
 COMPARED = "SPE7"  # Codes of a checkpoint against another, of which any other fault may be the cause.
 PICTURED = tuple(
     one.code for one in FAULTS if one.code not in UNPICTURED and not one.code.startswith(COMPARED)

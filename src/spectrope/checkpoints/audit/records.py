@@ -15,6 +15,7 @@ from spectrope.checkpoints.audit.impact import (
     IN_LINEAR_ATTENTION,
     IN_VISION,
     NOT_OF_A_LAYER,
+    OF_A_FIELD,
     UNMEASURED,
     Impact,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell", "declaration ambiguous"]
 AuditOutcome = Literal["matches", "differs", "incomplete"]
+CONFIGURATION = "configuration"  # Where findings about its fields are.
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
 
 
@@ -209,6 +211,21 @@ class ServingRecord:
         return f"{self.mode} ({self.reason})" if self.reason else self.mode
 
 
+@dataclass(frozen=True)
+class FieldRecord:
+    """A field of the configuration that declares something of attention and that the model's code ignores.
+
+    Args:
+        field: Its name.
+        verdict: "differs".
+        findings: What it declares.
+    """
+
+    field: str
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class Audit:
     """The audit of a model.
@@ -230,6 +247,7 @@ class Audit:
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         unexercised: Inputs of the architecture that change its kernels and were not given, in words.
         further: Those that further passes had, in words.
+        fields: A record per field of the configuration that the model's code ignores.
         notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose form of attention is not supported.
         without: Dotted names of blocks that are not audited because they have no attention that is read.
@@ -259,6 +277,7 @@ class Audit:
     unseen: str = ""
     indexers: tuple[LayerRecord, ...] = ()
     further: tuple[str, ...] = ()
+    fields: tuple[FieldRecord, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -272,9 +291,12 @@ class Audit:
     @property
     def _judged(
         self,
-    ) -> tuple["AbsoluteRecord | LayerRecord | DecayRecord | VisionRecord | ServingRecord", ...]:
+    ) -> tuple[
+        "FieldRecord | AbsoluteRecord | LayerRecord | DecayRecord | VisionRecord | ServingRecord", ...
+    ]:
         """Everything that has a verdict."""
         return (
+            *self.fields,
             *self.absolutes,
             *self.layers,
             *self.indexers,
@@ -322,8 +344,9 @@ class Audit:
 
     @property
     def findings(self) -> list[tuple[str, Discrepancy]]:
-        """Every finding with the layer, embedding or serving mode that it belongs to."""
+        """Every finding with the layer, embedding or serving mode that it belongs to, or "configuration"."""
         named = [
+            *((CONFIGURATION, record) for record in self.fields),
             *((f"embeddings of {record.block}", record) for record in self.absolutes),
             *((f"layer {record.name}", record) for record in self.layers),
             *((f"layer {record.name}", record) for record in (*self.indexers, *self.decays, *self.vision)),
@@ -341,7 +364,8 @@ class Audit:
             (self.decays, IN_LINEAR_ATTENTION),
             (self.vision, IN_VISION),
         )
-        unmeasured = {
+        unmeasured: dict[str, tuple[int | None, Impact]] = {CONFIGURATION: (None, OF_A_FIELD)}
+        unmeasured |= {
             f"layer {record.name}": (record.layer, impact) for some, impact in others for record in some
         }
         known = iter([impact for some in self.impacts for impact in some])

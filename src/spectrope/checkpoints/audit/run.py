@@ -52,6 +52,7 @@ from spectrope.checkpoints.audit.serving import (
     serving_records,
     uncrossed,
 )
+from spectrope.checkpoints.audit.unread_fields import unread_fields
 from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
@@ -223,6 +224,7 @@ def audit(
         unseen=unseen,
         indexers=indexed,
         further=tuple(passes.had),
+        fields=unread_fields(inner, declaration),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from tests.checkpoints.audit.injections import Inject, attending, options
 from tests.checkpoints.audit.museum import COOL, LENGTH, Exhibit, of
 from transformers import masking_utils
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, StaticCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, StaticCache, StaticLayer
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.text import closing
@@ -28,6 +28,36 @@ def at(change, single=True):
         patch.setattr(table, "forward", forward)
 
     return inject
+
+
+def cached(layer, change):
+    """What a layer of a cache returns, changed where it holds earlier tokens."""
+
+    def inject(model, patch):
+        own = layer.update
+
+        def update(self, keys, values, *args, **given):
+            earlier = int(self.get_seq_length())
+            k, v = own(self, keys, values, *args, **given)
+            return change(k, v, keys.shape[2]) if earlier else (k, v)
+
+        patch.setattr(layer, "update", update)
+
+    return inject
+
+
+def of_single(change):
+    return lambda k, v, new: change(k, v) if new == 1 else (k, v)
+
+
+def new_values_turned(k, v, new):
+    """A further chunk's values are written one slot off."""
+    return k, torch.cat([v[:, :, :-new], v[:, :, -new:].roll(1, 2)], 2)
+
+
+def exchanged(x):
+    """The third slot in the place of the fourth, and the reverse."""
+    return x[:, :, [0, 1, 3, 2, *range(4, x.shape[2])]]
 
 
 def slots_counted(model, patch):
@@ -242,6 +272,25 @@ class Served:
 FEW = ("llama", "llama4_text")  # The library takes the temperature of the latter from places in the row.
 PADDED, DECODED, PACKED = "left padding", "cached decoding", "packed sequences"
 FAULTS = {
+    "values one slot off": Served(
+        "llama", cached(DynamicLayer, of_single(lambda k, v: (k, v.roll(1, 2)))), DECODED,
+        "output of layer 0 for varied content",
+    ),
+    "keys and values in another order": Served(
+        "bloom", cached(DynamicLayer, of_single(lambda k, v: (k.flip(2), v.flip(2)))), DECODED,
+        "output of layer 0 for varied content",
+    ),
+    "values of a chunk one slot off": Served(
+        "qwen2", cached(DynamicLayer, new_values_turned), "chunked prefill", "output of layer 0"
+    ),
+    "values of the first row": Served(
+        "smollm3", attending(lambda own, q, k, v, mask, given: own(q, k, v[:1].expand_as(v), mask)), PADDED,
+        "in the row without padding",
+    ),
+    "values of a static cache exchanged": Served(
+        "llama", cached(StaticLayer, of_single(lambda k, v: (k, exchanged(v)))), "static cache",
+        "output of layer 0 for varied content",
+    ),
     "slots counted": Served("llama", slots_counted, PADDED, "decoded in the row with padding"),
     "rows of slots": Served("gpt2", slots_counted, PADDED, "row 45 expected, row 60 effective", "402"),
     "positions of the first row for single tokens": Served(
@@ -319,7 +368,8 @@ def test_a_fault_of_serving_is_found_in_its_mode(name, monkeypatch):
 def test_what_differs_without_padding_is_not_told_again_behind_padding(monkeypatch):
     case = Exhibit("scale", "", "smollm3", of("501"), attending(quarter_of_single_tokens), layers=None)
     modes = {record.where for record in audit(case.model(monkeypatch), length=LENGTH).records}
-    assert modes == {"serving mode cached decoding", "serving mode static cache"}
+    apart = ("cached decoding", "static cache", "chunked prefill")  # The last has single tokens, too.
+    assert modes == {f"serving mode {mode}" for mode in apart}
 
 
 def test_an_argument_that_the_function_does_not_read_is_no_finding(monkeypatch):

@@ -555,13 +555,13 @@ FAULTS = (
     Fault(
         "SPE501",
         "a serving mode differs",
-        ("kernel of", "mask of"),
+        ("kernel of", "mask of", "output of"),
         "Decoding from a cache, chunks, padding, packing or special tokens give another kernel than a plain "
-        "forward pass.",
+        "forward pass, or, where tokens differ, other outputs of attention.",
         "Positions or biases restart in each call or after the end of a text, padding is not skipped or is "
-        "counted in decoding, a row gets the positions or the mask of another, a cache holds too few keys or "
-        "shows those not yet written, or the attention function that runs in this mode draws another mask, "
-        "drops a cap or sees padding.",
+        "counted in decoding, a row gets the positions or the mask of another, a cache holds too few keys, "
+        "exchanges keys or values, or shows those not yet written, or the attention function that runs in "
+        "this mode draws another mask, drops a cap or sees padding.",
         "Count positions from the start of each text in every serving mode, and give the attention function "
         "of each mode the same mask and options.",
         "Depends on the serving mode; see the query and key named in the finding.",

@@ -9,16 +9,21 @@ import torch
 
 from spectrope.checkpoints.adapters import Inputs
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.content import Text, other_outputs
 from spectrope.checkpoints.audit.serving.kernels import Refused
 from spectrope.checkpoints.audit.serving.model import ServedModel
 
 BARE = "given tokens and a cache alone, without positions or a mask"
 SHORT_PROMPT = 12  # Tokens of a first chunk.
+ANSWER = 2  # Single tokens behind it.
 BLOCK = 32  # A chunk begins there, with a block or page of a kernel.
 
 
 def chunked(served: ServedModel) -> list[Discrepancy]:
-    """All tokens in chunks of unequal length, each behind the cache of those before it."""
+    """All tokens in chunks of unequal length, each behind the cache of those before it.
+
+    Two single tokens follow the first chunk, as an answer follows the first turn of a conversation.
+    """
     findings = _in_chunks(served, SHORT_PROMPT)
     if not findings:
         with contextlib.suppress(Refused):  # Some models ask for positions or masks.
@@ -40,7 +45,8 @@ def _in_chunks(served: ServedModel, first: int, *, bare: bool = False) -> list[D
         bare: Whether the model is given tokens and a cache alone, and without positions or a mask.
     """
     ids, prompt = Inputs(1, served.tokens).of(served.model)["input_ids"], served.prompt
-    ends = sorted({0, min(first, prompt), min(BLOCK, prompt), prompt, served.tokens})
+    turn = range(first, first + 1 + ANSWER)
+    ends = sorted({0, *(min(end, prompt) for end in (*turn, BLOCK)), prompt, served.tokens})
     places = torch.arange(served.tokens, device=ids.device)[None]
 
     def run() -> None:
@@ -52,4 +58,4 @@ def _in_chunks(served: ServedModel, first: int, *, bare: bool = False) -> list[D
             out = served.model(input_ids=ids[:, start:stop], use_cache=True, **named, **past)
             past = {"past_key_values": out.past_key_values}
 
-    return served.consecutive(served.served(run))
+    return served.consecutive(served.served(run)) or other_outputs(served, run, Text(0, slice(None)))

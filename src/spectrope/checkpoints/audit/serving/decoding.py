@@ -9,6 +9,7 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import Inputs
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.content import Text, other_outputs
 from spectrope.checkpoints.audit.serving.model import ServedModel
 
 STATIC: dict[str, Any] = {"cache_implementation": "static", "disable_compile": True}
@@ -20,8 +21,14 @@ def decoded(served: ServedModel, **how: Any) -> list[Discrepancy]:
     Behind an encoder, which reads the prompt, a decoder begins with one token.
     """
     ids, steps = Inputs(1, served.prompt).of(served.model)["input_ids"], served.tokens - served.prompt
-    received = served.served(lambda: served.generate(ids, torch.ones_like(ids), steps, **how))
-    return served.consecutive(received) + served.across(received, torch.ones_like(ids))
+
+    def run() -> None:
+        served.generate(ids, torch.ones_like(ids), steps, **how)
+
+    received = served.served(run)
+    findings = served.consecutive(received) + served.across(received, torch.ones_like(ids))
+    read = slice(served.prompt) if served.crossing else slice(None)  # An encoder may fill up what it reads.
+    return findings or other_outputs(served, run, Text(0, read))
 
 
 def decoded_from_static(served: ServedModel) -> list[Discrepancy]:

@@ -2,14 +2,14 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import FAILURES, Call, Inputs
@@ -25,7 +25,8 @@ from spectrope.checkpoints.audit.serving.tokens import STEPS
 from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token, table_of
 from spectrope.checkpoints.probes.served import Served, served
-from spectrope.core import SpectropeError
+from spectrope.checkpoints.probes.varied_content import Outputs, varied_outputs
+from spectrope.core import SpectropeError, torch_stream
 
 Reference = dict[str, list[AppliedCall]]  # Of each call that a module makes in one forward pass.
 
@@ -88,7 +89,7 @@ class ServedModel:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    @property
+    @cached_property
     def causal(self) -> bool:
         """Whether no query sees a key after it, as in models that generate; True where that is not known."""
         try:
@@ -113,11 +114,45 @@ class ServedModel:
         Raises:
             Refused: If the model does not run so.
         """
-        try:
+        with _refusing():
             return served(self.model, self.modules, [*self.tables], run, self.seed, self.crossing)
-        except Exception as error:  # what a model's own code may raise is not ours to list
-            first, *_ = str(error).splitlines() or [""]
-            raise Refused(f"{type(error).__name__}: {first}") from error
+
+    def outputs(self, run: Callable[[], Any], places: Int[Tensor, "b n"]) -> Outputs:
+        """What attention layers put out for varied content in one serving mode.
+
+        Args:
+            run: Runs the model.
+            places: The place of the token in each slot of each row.
+
+        Raises:
+            Refused: If the model does not run so.
+        """
+        with _refusing():
+            calls = {module: len(calls) for module, calls in self.reference.items()}
+            return varied_outputs(self.model, calls, run, places, self._vectors)
+
+    def plain_outputs(self, tokens: int) -> Outputs:
+        """The same in a plain forward pass over so many tokens, or more where none sees those after it."""
+        tokens = self.tokens if self.causal else tokens
+        if tokens not in self._plain:
+            places = torch.arange(tokens)[None]
+            self._plain[tokens] = self.outputs(lambda: self.forward(tokens), places)
+        return self._plain[tokens]
+
+    def _vectors(self, width: int) -> Float[Tensor, "places c"]:
+        """A random vector for each token."""
+        if width not in self._content:
+            stream = torch_stream(self.seed, "varied content")
+            self._content[width] = torch.randn(self.tokens, width, generator=stream)
+        return self._content[width]
+
+    @cached_property
+    def _plain(self) -> dict[int, Outputs]:
+        return {}
+
+    @cached_property
+    def _content(self) -> dict[int, Float[Tensor, "places c"]]:
+        return {}
 
     def forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
         """Run the model on so many tokens, in as many rows as the mask has."""
@@ -211,6 +246,18 @@ class ServedModel:
             Discrepancy(f"position of token {start + t}", f"row {a}", _row_in_words(b), by="expected")
             for t, a, b in wrong
         ][:1]
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Whatever a model's own code raises, as a refusal."""
+    try:
+        yield
+    except Refused:
+        raise
+    except Exception as error:  # what it may raise is not ours to list
+        first, *_ = str(error).splitlines() or [""]
+        raise Refused(f"{type(error).__name__}: {first}") from error
 
 
 def first_sequence(rows: Int[Tensor, "*b t"]) -> Int[Tensor, " t"]:

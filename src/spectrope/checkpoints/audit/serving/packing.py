@@ -6,6 +6,7 @@ import torch
 
 from spectrope.checkpoints.adapters import sequences_told_apart
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.content import Text, other_outputs
 from spectrope.checkpoints.audit.serving.kernels import Refused, named_layer
 from spectrope.checkpoints.audit.serving.model import ServedModel
 from spectrope.checkpoints.probes.constant_content import convolves
@@ -23,8 +24,12 @@ def packed(served: ServedModel) -> list[Discrepancy]:
     ends = (0, served.padding, (served.padding + served.prompt) // 2, served.prompt)
     each = [slice(start, stop) for start, stop in pairwise(ends)]
     positions = torch.cat([torch.arange(one.stop - one.start) for one in each])[None].to(served.device)
+
+    def run() -> None:
+        served.forward(served.prompt, position_ids=positions)
+
     with sequences_told_apart() as told:
-        received = served.served(lambda: served.forward(served.prompt, position_ids=positions))
+        received = served.served(run)
     kernels = {module: served.applied(calls[0]) for module, calls in received.calls.items()}
     findings: list[Discrepancy] = []
     for (which, seen), one in zip(PACKED.items(), each[1:], strict=True):
@@ -39,4 +44,6 @@ def packed(served: ServedModel) -> list[Discrepancy]:
             if convolves(served.model.get_submodule(module)):
                 continue  # whose first keys hold the tokens before them
             findings += served.differing(module, kernel.part(one), slice(0, one.stop - one.start))
-    return findings
+    names = [f"in the {which} text" for which in ("first", *PACKED)]
+    texts = (Text(0, one, name) for one, name in zip(each, names, strict=True))
+    return findings or other_outputs(served, run, *texts)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call, Inputs
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.content import Text, other_outputs
 from spectrope.checkpoints.audit.serving.decoding import STATIC, has_static_cache, static_lengths_restored
 from spectrope.checkpoints.audit.serving.kernels import Refused, named_layer
 from spectrope.checkpoints.audit.serving.model import ServedModel
@@ -18,6 +19,7 @@ BEHIND = 3  # Steps of generation in a batch with padding, of which the first re
 FROM_STATIC = "from a static cache"
 BEHIND_PADDING = "decoded in the row with padding"
 BESIDE_DECODED = "decoded in the row without padding, below one that has some"
+BEYOND = "in the row with padding"
 BESIDE = "in the row without padding, below one that has some"
 
 
@@ -72,8 +74,25 @@ class _Padded:
                 findings.append(_padding_seen(module))
             findings += served.differing(module, kernel.part(self.tokens), self.held)
             findings += self._decoded_behind(module, received) if self.left else []
-        findings = findings or self._last_padded(2) or self._last_padded(1)
+        findings = findings or self._other_outputs(mask) or self._last_padded(2) or self._last_padded(1)
         return findings or (self._behind_static() if self.left else [])
+
+    def _other_outputs(self, mask: Int[Tensor, "b t"]) -> list[Discrepancy]:
+        """What differs in the outputs for varied content, of decoded tokens too."""
+        served = self.served
+        end = served.prompt + self.steps - 1 if self.left else self.tokens.stop
+        ids = Inputs(len(mask), served.prompt).of(served.model)["input_ids"]
+
+        def run() -> None:
+            if self.left:
+                served.generate(ids, mask, self.steps)
+            else:
+                served.forward(served.prompt, mask)
+
+        whole = end if self.left else served.prompt
+        return other_outputs(
+            served, run, Text(0, slice(self.tokens.start, end), BEYOND), Text(1, slice(0, whole), BESIDE)
+        )
 
     def _batch(self, rows: int, padded: int) -> Int[Tensor, "rows t"]:
         """The mask of prompts of which one row has padding."""

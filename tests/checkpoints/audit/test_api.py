@@ -7,9 +7,17 @@ import pytest
 import torch
 from tests.checkpoints.audit.families import FAMILIES, llama
 from torch import nn
-from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+from transformers import (
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    SqueezeBertConfig,
+    SqueezeBertModel,
+)
 
 from spectrope.checkpoints.audit import audit, diff
+from spectrope.checkpoints.audit.run import default_length
 from spectrope.checkpoints.audit.text import COLUMNS, closing
 from spectrope.core.errors import ConfigError, UnsupportedError
 
@@ -155,3 +163,13 @@ def test_a_tower_in_another_precision_is_not_that_of_the_text():
             weight.data = weight.data.to(torch.bfloat16)
     found = audit(model, length=64)
     assert (found.dtype, found.ok) == ("bfloat16", True)
+
+
+def test_a_length_by_which_no_axes_can_be_told_apart_is_not_taken():
+    sizes = {"hidden_size": 32, "embedding_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = SqueezeBertConfig(vocab_size=64, max_position_embeddings=32, num_attention_heads=4, **sizes)
+    model = SqueezeBertModel(config).eval()
+    with pytest.raises(ConfigError, match="must differ from the width of 'squeezebert'.*; got 32"):
+        audit(model, length=32)
+    assert default_length(model) == 31
+    assert audit(model, serving_modes=False).ok

@@ -41,7 +41,7 @@ def test_a_field_that_the_class_ignores_is_found(field):
     found = audited(build("Llama", **GROUPED | {field: IGNORED[field]}))
     assert found.outcome == "differs"
     [(where, finding)] = found.findings
-    assert (where, finding.code, finding.what) == ("configuration", "SPE117", f"field {field}")
+    assert (where, finding.code, finding.what) == ("checkpoint", "SPE117", f"field {field}")
     assert finding.expected == str(IGNORED[field])
     assert "the code of LlamaModel does not name it" in str(finding)
     assert [(one.code, one.layer) for one in found.records] == [("SPE117", None)]
@@ -60,7 +60,7 @@ def test_a_norm_that_the_class_always_has_may_be_stated():
 def test_a_class_that_reads_a_field_has_it_compared_elsewhere():
     found = audited(build("Granite", **GROUPED | {"attention_multiplier": 0.25}))
     assert found.ok
-    assert found.fields == ()
+    assert found.ignored == ()
 
 
 @pytest.mark.parametrize("kind", ["relative_key", "relative_key_query"])
@@ -68,7 +68,7 @@ def test_a_relative_encoding_that_the_library_has_dropped_is_found(kind):
     sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32}
     model = BertModel(BertConfig(vocab_size=64, position_embedding_type=kind, **sizes)).eval()
     assert [(where, one.code, one.expected) for where, one in audited(model).findings] == [
-        ("configuration", "SPE117", kind)
+        ("checkpoint", "SPE117", kind)
     ]
 
 
@@ -78,4 +78,4 @@ def test_without_the_source_nothing_is_said(monkeypatch):
 
     model = build("Llama", **GROUPED | {"use_logn_attn": True})
     monkeypatch.setattr(inspect, "getsource", missing)
-    assert audited(model).fields == ()
+    assert audited(model).ignored == ()

@@ -36,7 +36,7 @@ RECORD |= {
     "unexercised",
     "indexers",
     "further",
-    "fields",
+    "ignored",
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}

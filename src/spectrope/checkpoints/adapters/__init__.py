@@ -22,7 +22,7 @@ from spectrope.checkpoints.adapters.inputs import (
     short_length,
     trained_length,
 )
-from spectrope.checkpoints.adapters.load import drawn_weights, open_model
+from spectrope.checkpoints.adapters.load import drawn_weights, ignored_weights, open_model
 from spectrope.checkpoints.adapters.packing import sequences_told_apart
 from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import (
@@ -81,6 +81,7 @@ __all__ = [
     "head_sites",
     "idle_feed_forwards",
     "idle_head",
+    "ignored_weights",
     "in_parts",
     "is_checkpoint",
     "is_library_family",

@@ -141,6 +141,11 @@ def drawn_weights(model: nn.Module) -> tuple[str, ...]:
     return getattr(model, "drawn_weights", ())
 
 
+def ignored_weights(model: nn.Module) -> tuple[str, ...]:
+    """Names of weights in a model's checkpoint that its class did not load; none if it was built."""
+    return getattr(model, "ignored_weights", ())
+
+
 def _library() -> Any:
     try:
         import transformers

@@ -26,6 +26,8 @@ def check_weights_of(
             f"{_by(wanted)}."
         )
     _check_drawn(model, source, loaded["missing_keys"])
+    remembering: Any = model
+    remembering.ignored_weights = tuple(sorted(loaded["unexpected_keys"]))
     for name, weight in model.named_parameters():
         if not _is_finite(weight.detach()):
             raise ConfigError(f"{source} holds values in {name} that are not finite; give a sound one.")

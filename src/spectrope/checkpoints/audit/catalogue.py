@@ -332,6 +332,20 @@ FAULTS = (
         ),
     ),
     Fault(
+        "SPE118",
+        "weights of attention are ignored",
+        ("weights ",),
+        "The checkpoint holds weights within attention, or of positions, for which the model's class has no "
+        "parameter, so that they were not loaded.",
+        "The configuration names another architecture than that of the weights, such as one without norms of "
+        "queries and keys, biases of projections or sinks; a version of the library has dropped an encoding; "
+        "or adapters were not merged.",
+        "Load the checkpoint with the class that it was trained with; merge adapters before saving.",
+        "As what is missing: norms, biases of projections and sinks matter at every length, tables of "
+        "relative positions as far as they reach.",
+        ("fla-org/flash-linear-attention/issues/136", "huggingface/transformers/pull/41170"),
+    ),
+    Fault(
         "SPE201",
         "direction of the mask differs",
         ("direction of the mask",),
@@ -676,7 +690,7 @@ FAULTS = (
 
 PICTURES = "images/findings"  # Within the folder of the documentation.
 # No fault of a plain forward pass on tokens, or one of many kinds.
-UNPICTURED = ("SPE115", "SPE117", "SPE501", "SPE601", "SPE602")
+UNPICTURED = ("SPE115", "SPE117", "SPE118", "SPE501", "SPE601", "SPE602")
 COMPARED = "SPE7"  # Codes of a checkpoint against another, of which any other fault may be the cause.
 PICTURED = tuple(
     one.code for one in FAULTS if one.code not in UNPICTURED and not one.code.startswith(COMPARED)

@@ -53,7 +53,7 @@ class Impact:
         return f"next-token divergence {where}" + ("" if self.loss is None else f"; loss {self.loss:+.2g}")
 
 
-OF_A_FIELD = Impact(reason="nothing is known that would apply the field")
+IGNORED = Impact(reason="no code is known that would apply it")
 NOT_OF_A_LAYER = Impact(reason="it does not belong to an attention layer")
 IN_LINEAR_ATTENTION = Impact(reason="no other decay can be put into a layer of linear attention")
 IN_INDEXER = Impact(reason="no other choice of keys can be put into sparse attention")

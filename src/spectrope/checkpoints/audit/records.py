@@ -11,11 +11,11 @@ from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
 from spectrope.checkpoints.audit.impact import (
+    IGNORED,
     IN_INDEXER,
     IN_LINEAR_ATTENTION,
     IN_VISION,
     NOT_OF_A_LAYER,
-    OF_A_FIELD,
     UNMEASURED,
     Impact,
 )
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell", "declaration ambiguous"]
 AuditOutcome = Literal["matches", "differs", "incomplete"]
-CONFIGURATION = "configuration"  # Where findings about its fields are.
+CHECKPOINT = "checkpoint"  # Where findings about what it holds are.
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
 
 
@@ -212,16 +212,16 @@ class ServingRecord:
 
 
 @dataclass(frozen=True)
-class FieldRecord:
-    """A field of the configuration that declares something of attention and that the model's code ignores.
+class IgnoredRecord:
+    """Something of a checkpoint that concerns attention and that the model's code ignores.
 
     Args:
-        field: Its name.
+        name: Of a field of its configuration, or of a kind of weight.
         verdict: "differs".
         findings: What it declares.
     """
 
-    field: str
+    name: str
     verdict: LayerVerdict
     findings: tuple[Discrepancy, ...]
 
@@ -247,7 +247,7 @@ class Audit:
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         unexercised: Inputs of the architecture that change its kernels and were not given, in words.
         further: Those that further passes had, in words.
-        fields: A record per field of the configuration that the model's code ignores.
+        ignored: A record per field of the configuration and kind of weight that the model's code ignores.
         notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose form of attention is not supported.
         without: Dotted names of blocks that are not audited because they have no attention that is read.
@@ -277,7 +277,7 @@ class Audit:
     unseen: str = ""
     indexers: tuple[LayerRecord, ...] = ()
     further: tuple[str, ...] = ()
-    fields: tuple[FieldRecord, ...] = ()
+    ignored: tuple[IgnoredRecord, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -292,11 +292,11 @@ class Audit:
     def _judged(
         self,
     ) -> tuple[
-        "FieldRecord | AbsoluteRecord | LayerRecord | DecayRecord | VisionRecord | ServingRecord", ...
+        "IgnoredRecord | AbsoluteRecord | LayerRecord | DecayRecord | VisionRecord | ServingRecord", ...
     ]:
         """Everything that has a verdict."""
         return (
-            *self.fields,
+            *self.ignored,
             *self.absolutes,
             *self.layers,
             *self.indexers,
@@ -344,9 +344,9 @@ class Audit:
 
     @property
     def findings(self) -> list[tuple[str, Discrepancy]]:
-        """Every finding with the layer, embedding or serving mode that it belongs to, or "configuration"."""
+        """Every finding with the layer, embedding or serving mode that it belongs to, or "checkpoint"."""
         named = [
-            *((CONFIGURATION, record) for record in self.fields),
+            *((CHECKPOINT, record) for record in self.ignored),
             *((f"embeddings of {record.block}", record) for record in self.absolutes),
             *((f"layer {record.name}", record) for record in self.layers),
             *((f"layer {record.name}", record) for record in (*self.indexers, *self.decays, *self.vision)),
@@ -364,7 +364,7 @@ class Audit:
             (self.decays, IN_LINEAR_ATTENTION),
             (self.vision, IN_VISION),
         )
-        unmeasured: dict[str, tuple[int | None, Impact]] = {CONFIGURATION: (None, OF_A_FIELD)}
+        unmeasured: dict[str, tuple[int | None, Impact]] = {CHECKPOINT: (None, IGNORED)}
         unmeasured |= {
             f"layer {record.name}": (record.layer, impact) for some, impact in others for record in some
         }

@@ -53,6 +53,7 @@ from spectrope.checkpoints.audit.serving import (
     uncrossed,
 )
 from spectrope.checkpoints.audit.unread_fields import unread_fields
+from spectrope.checkpoints.audit.unread_weights import unread_weights
 from spectrope.checkpoints.audit.vision import vision_records
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import blocks_without
@@ -64,6 +65,7 @@ LATER = "serving modes, which are only checked if nothing differs in a plain for
 IN_BLOCKS = "serving modes in block-sparse attention"
 CLIPPING = "the clipping of queries, keys and values (clip_qkv)"
 SHORTEST = 16  # Tokens of a text.
+READ_BY_SHAPE = frozenset({"cpmant", "squeezebert"})  # A length that is the width would hide the axes.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 
 
@@ -130,6 +132,11 @@ def audit(
     least = max(8, short_length(model)) if config.model_type in POOLS else 8
     if length < least:
         raise ConfigError(f"an audit's length must be at least {least}; got {length}.")
+    if config.model_type in READ_BY_SHAPE and length == config.hidden_size:
+        raise ConfigError(
+            f"an audit's length must differ from the width of {config.model_type!r}, by which its axes are "
+            f"told apart; got {length}, which is its width."
+        )
     if batch < 2:
         raise ConfigError(f"an audit compares at least 2 random vectors; got {batch}.")
     if text is not None and len(text) < SHORTEST:
@@ -224,7 +231,7 @@ def audit(
         unseen=unseen,
         indexers=indexed,
         further=tuple(passes.had),
-        fields=unread_fields(inner, declaration),
+        ignored=(*unread_fields(inner, declaration), *unread_weights(model, modules)),
     )
 
 
@@ -330,5 +337,8 @@ def _opened(
 def default_length(model: nn.Module) -> int:
     """Positions of an audit where none are given: so many that block-sparse attention is in use."""
     blocked, trained = full_attention_up_to(model), trained_length(model) or LENGTH
-    longer = blocked + LENGTH // 8
-    return longer if blocked >= LENGTH and longer <= trained else min(LENGTH, trained)
+    longer, usual = blocked + LENGTH // 8, min(LENGTH, trained)
+    config: Any = model.config
+    if config.model_type in READ_BY_SHAPE and usual == config.hidden_size:
+        usual -= 1
+    return longer if blocked >= LENGTH and longer <= trained else usual

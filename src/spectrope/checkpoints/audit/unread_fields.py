@@ -11,7 +11,7 @@ from torch import nn
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.norms import declared_norms
-from spectrope.checkpoints.audit.records import FieldRecord
+from spectrope.checkpoints.audit.records import IgnoredRecord
 
 # Fields that no other part of the audit reads for every class, and values under which they declare nothing
 # beyond what a class does by itself. None, False, 0 and "" never do.
@@ -33,7 +33,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
 OF_NORMS = ("qk_layernorm", "qk_norm", "use_qk_norm")  # Which say nothing new of a class that has such norms.
 
 
-def unread_fields(model: nn.Module, declaration: Declaration) -> tuple[FieldRecord, ...]:
+def unread_fields(model: nn.Module, declaration: Declaration) -> tuple[IgnoredRecord, ...]:
     """A record per field that declares something, and that neither the model's code nor its configuration's
     class names.
 
@@ -54,7 +54,7 @@ def unread_fields(model: nn.Module, declaration: Declaration) -> tuple[FieldReco
         for name, value in stated.items()
         if name not in words
     }
-    return tuple(FieldRecord(name, "differs", (finding,)) for name, finding in found.items())
+    return tuple(IgnoredRecord(name, "differs", (finding,)) for name, finding in found.items())
 
 
 def _words(model: nn.Module) -> set[str] | None:

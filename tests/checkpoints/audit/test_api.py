@@ -169,7 +169,7 @@ def test_a_length_by_which_no_axes_can_be_told_apart_is_not_taken():
     sizes = {"hidden_size": 32, "embedding_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
     config = SqueezeBertConfig(vocab_size=64, max_position_embeddings=32, num_attention_heads=4, **sizes)
     model = SqueezeBertModel(config).eval()
-    with pytest.raises(ConfigError, match="must differ from the width of 'squeezebert'.*; got 32"):
+    with pytest.raises(ConfigError, match=r"must differ from the width of 'squeezebert'.*; got 32"):
         audit(model, length=32)
     assert default_length(model) == 31
     assert audit(model, serving_modes=False).ok

@@ -158,18 +158,21 @@ def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatche
     if not job.is_done(run):
         with run.lock(stop):
             for measure in (MEASURES[name]() for name in job.tables):
-                if not measure.is_taken(run):
-                    measure.take(run, device, _stoppable(watch, stop))
+                if measure.is_taken(run):
+                    continue
+                if stop():
+                    raise Interrupted("stopped before a measure; those before it are saved.")
+                measure.take(run, device, _stoppable(watch, stop))
     watch(Progress("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 
 
 def _stoppable(watch: Watch, stop: Stop) -> Watch:
-    """A progress callback that raises `Interrupted` once a stop is requested."""
+    """A progress callback that raises `Interrupted` once a stop is requested, but not at the end."""
 
     def report(progress: Progress) -> None:
         watch(progress)
-        if stop():
+        if progress.done < progress.total and stop():
             raise Interrupted("stopped during a measure; those before it are saved.")
 
     return report

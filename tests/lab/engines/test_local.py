@@ -239,6 +239,20 @@ def test_a_measure_ends_once_asked_to_stop_and_those_before_it_are_kept(tmp_path
     assert complete(job, tmp_path, CPU).has_frame("ablation")
 
 
+def test_a_measure_that_has_ended_is_kept_though_asked_to_stop(tmp_path):
+    train(tiny(), tmp_path, CPU)
+    seen = []
+
+    def ended():
+        return any(one.stage == "spectrum" and one.done == one.total for one in seen)
+
+    with pytest.raises(Interrupted, match="stopped before a measure"):
+        complete(Job(tiny(), ("spectrum", "ablation")), tmp_path, CPU, seen.append, stop=ended)
+    (run,) = find_runs(tmp_path)
+    assert run.has_frame("spectrum")
+    assert not run.has_frame("ablation")
+
+
 SWEEP = """
 import sys, pathlib
 sys.path.insert(0, {tests!r})

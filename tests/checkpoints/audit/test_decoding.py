@@ -60,6 +60,19 @@ def exchanged(x):
     return x[:, :, [0, 1, 3, 2, *range(4, x.shape[2])]]
 
 
+def with_embeddings(change):
+    """Other arguments of a model's body where it is given embeddings in the place of tokens."""
+
+    def inject(model, patch):
+        def hook(module, args, given):
+            states = given.get("inputs_embeds")
+            return args, given if states is None else given | change(states.shape[1])
+
+        model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
+
+    return inject
+
+
 def slots_counted(model, patch):
     """A token's position is the number of slots that the cache has taken, padding included."""
 
@@ -272,6 +285,18 @@ class Served:
 FEW = ("llama", "llama4_text")  # The library takes the temperature of the latter from places in the row.
 PADDED, DECODED, PACKED = "left padding", "cached decoding", "packed sequences"
 FAULTS = {
+    "rows of embeddings from 1 on": Served(
+        "gpt2", with_embeddings(lambda n: {"position_ids": 1 + torch.arange(n)[None]}), "inputs_embeds",
+        "position of token 0: row 0 expected, row 1 effective", "402",
+    ),
+    "every other position for embeddings": Served(
+        "qwen3",
+        with_embeddings(
+            lambda n: {"position_ids": 2 * torch.arange(n)[None], "attention_mask": torch.ones(1, n)}
+        ),
+        "inputs_embeds",
+        "kernel of layer 0",
+    ),
     "values one slot off": Served(
         "llama", cached(DynamicLayer, of_single(lambda k, v: (k, v.roll(1, 2)))), DECODED,
         "output of layer 0 for varied content",

@@ -83,7 +83,9 @@ class Audit(Checkpoints):
     ] = False
     without_serving_modes: Annotated[
         bool,
-        tyro.conf.arg(help="Skip the serving modes: caches, chunks, padding, packing, ends of texts."),
+        tyro.conf.arg(
+            help="Skip the serving modes: caches, chunks, padding, packing, embeddings, ends of texts."
+        ),
         RARE,
     ] = False
     certificate: CertificateOption = None

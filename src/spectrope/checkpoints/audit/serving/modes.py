@@ -9,6 +9,7 @@ from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.records import ServingRecord
 from spectrope.checkpoints.audit.serving.chunks import chunked, takes_chunks
 from spectrope.checkpoints.audit.serving.decoding import decoded, decoded_from_static, has_static_cache
+from spectrope.checkpoints.audit.serving.embedded import EMBEDDED, embedded, takes_embeddings
 from spectrope.checkpoints.audit.serving.kernels import Refused
 from spectrope.checkpoints.audit.serving.long import chooses_places, far_behind, takes_long_cache
 from spectrope.checkpoints.audit.serving.model import ServedModel
@@ -55,6 +56,8 @@ def _modes(served: ServedModel) -> dict[str, Mode]:
     modes["right padding"] = partial(padded, tokens=slice(0, served.prompt - served.padding))
     if "position_ids" in served.arguments:
         modes["packed sequences"] = packed
+    if takes_embeddings(served):
+        modes[EMBEDDED] = embedded
     if special_tokens(served):
         modes["special tokens"] = with_specials
     return modes

@@ -84,7 +84,7 @@ class Audit(Checkpoints):
     without_serving_modes: Annotated[
         bool,
         tyro.conf.arg(
-            help="Skip the serving modes: caches, chunks, padding, packing, embeddings, ends of texts."
+            help="Skip serving modes: caches, chunks, padding, packing, embeddings, ends of texts."
         ),
         RARE,
     ] = False

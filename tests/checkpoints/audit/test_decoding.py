@@ -55,6 +55,53 @@ def new_values_turned(k, v, new):
     return k, torch.cat([v[:, :, :-new], v[:, :, -new:].roll(1, 2)], 2)
 
 
+def not_a_number(own, q, k, v, mask, given):
+    """Queries that see no key get no number."""
+    out, weights = own(q, k, v, mask)
+    if mask is None:
+        return out, weights
+    blind = (~mask if mask.dtype == torch.bool else mask < -1).all(-1)
+    return out.masked_fill(blind[:, 0, :, None, None], torch.nan), weights
+
+
+def drafted(own, q, k, v, mask, given):
+    """A few queries behind a cache see each other."""
+    few = 1 < q.shape[2] < 6 and k.shape[2] > q.shape[2]
+    return own(q, k, v, torch.ones(1, 1, q.shape[2], k.shape[2], dtype=torch.bool) if few else mask)
+
+
+def unmasked_rows_exchanged(own, q, k, v, mask, given):
+    """Rows are exchanged where single tokens are decoded without a mask."""
+    swap = mask is None and len(q) > 1 and q.shape[2] == 1
+    return own(q, k.flip(0), v.flip(0), mask) if swap else own(q, k, v, mask)
+
+
+def least_padding(model, patch):
+    """All rows are taken to have the least padding of the batch, unless it is none."""
+
+    def hook(module, args, given):
+        mask = given.get("attention_mask")
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and not bool(mask.all(1).any()):
+            given = given | {"attention_mask": mask.amax(0, keepdim=True).expand_as(mask)}
+        return args, given
+
+    model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def single_tokens_without_positions(model, patch):
+    """Rows of the table are looked up for single tokens, and not added."""
+    body, last = model.base_model, {}
+    body.wpe.register_forward_hook(lambda _, args, out: last.update(rows=out))
+    body.drop.register_forward_pre_hook(
+        lambda _, args: (args[0] - last["rows"],) if args[0].shape[1] == 1 else args
+    )
+
+
+def sharper_behind_many(own, q, k, v, mask, given):
+    """A kernel for single queries over more than 70 keys scales twice."""
+    return own(2 * q if q.shape[2] == 1 and k.shape[2] > 70 else q, k, v, mask)
+
+
 def exchanged(x):
     """The third slot in the place of the fourth, and the reverse."""
     return x[:, :, [0, 1, 3, 2, *range(4, x.shape[2])]]
@@ -187,6 +234,26 @@ def crossing(change):
     return inject
 
 
+def encoder_values_turned(model, patch):
+    """Once cached, values of the encoder lie one slot off."""
+    for block in model.decoder.block:
+        attention = block.layer[1].EncDecAttention
+        own = attention.forward
+
+        def forward(*args, own=own, layer=attention.layer_idx, **given):
+            past = given.get("past_key_values")
+            if past is None or not past.is_updated.get(layer):
+                return own(*args, **given)
+            held = past.cross_attention_cache.layers[layer]
+            held.values, kept = held.values.roll(1, 2), held.values
+            try:
+                return own(*args, **given)
+            finally:
+                held.values = kept
+
+        patch.setattr(attention, "forward", forward)
+
+
 def one_key(states, keys, mask):
     first = torch.where(torch.arange(keys) < 1, 0.0, torch.finfo(torch.float32).min)
     return first[None, None, None] if states.shape[1] == 1 else mask
@@ -285,6 +352,21 @@ class Served:
 FEW = ("llama", "llama4_text")  # The library takes the temperature of the latter from places in the row.
 PADDED, DECODED, PACKED = "left padding", "cached decoding", "packed sequences"
 FAULTS = {
+    "no number where nothing is seen": Served("qwen3", attending(not_a_number), PADDED, "not finite"),
+    "a draft sees itself": Served("olmo2", attending(drafted), "chunked prefill", "mask of layer 0"),
+    "rows exchanged without a mask": Served(
+        "llama", attending(unmasked_rows_exchanged), DECODED, "in the first of two rows"
+    ),
+    "least padding": Served("llama", least_padding, PADDED, "in the row with more padding"),
+    "single tokens without positions": Served(
+        "gpt2", single_tokens_without_positions, DECODED, "input of layer 0"
+    ),
+    "values of the encoder turned": Served(
+        "t5", encoder_values_turned, DECODED, "output of layer decoder 0 to the encoder"
+    ),
+    "sharper behind many keys": Served(
+        "granite", attending(sharper_behind_many), "one token after 94", "logit of a token with itself off by"
+    ),
     "rows of embeddings from 1 on": Served(
         "gpt2", with_embeddings(lambda n: {"position_ids": 1 + torch.arange(n)[None]}), "inputs_embeds",
         "position of token 0: row 0 expected, row 1 effective", "402",
@@ -309,8 +391,8 @@ FAULTS = {
         "qwen2", cached(DynamicLayer, new_values_turned), "chunked prefill", "output of layer 0"
     ),
     "values of the first row": Served(
-        "smollm3", attending(lambda own, q, k, v, mask, given: own(q, k, v[:1].expand_as(v), mask)), PADDED,
-        "in the row without padding",
+        "smollm3", attending(lambda own, q, k, v, mask, given: own(q, k, v[:1].expand_as(v), mask)), DECODED,
+        "in the second of two rows",
     ),
     "values of a static cache exchanged": Served(
         "llama", cached(StaticLayer, of_single(lambda k, v: (k, exchanged(v)))), "static cache",
@@ -322,7 +404,7 @@ FAULTS = {
         "granite", at(lambda p: p[:1].expand_as(p)), PADDED, "decoded in the row without padding"
     ),
     "mask of the first row": Served("qwen2", attending(mask_of_first_row), PADDED, "row without padding"),
-    "keys and values of the first row": Served("llama", attending(of_first_row), PADDED, "without padding"),
+    "keys and values of the first row": Served("llama", attending(of_first_row), DECODED, "of two rows"),
     "positions in int8": Served(
         "llama", at(lambda p: p.to(torch.int8).long()), "one token after 198", "at position 198", length=200,
         declared=(("max_position_embeddings", 512),),
@@ -370,7 +452,7 @@ FAULTS = {
     "short prompts without a mask": Served(
         "olmo", attending(short_unmasked), "chunked prefill", "mask of layer 0"
     ),
-    "values of other signs": Served("llama", values_moved, DECODED, "values that vary with the position"),
+    "values of other signs": Served("llama", values_moved, DECODED, "values that differ between tokens"),
     "slots of static caches": Served(
         "gpt2", slots_of_static_caches, PADDED, "in the row with padding, from a static cache", "402"
     ),
@@ -393,7 +475,7 @@ def test_a_fault_of_serving_is_found_in_its_mode(name, monkeypatch):
 def test_what_differs_without_padding_is_not_told_again_behind_padding(monkeypatch):
     case = Exhibit("scale", "", "smollm3", of("501"), attending(quarter_of_single_tokens), layers=None)
     modes = {record.where for record in audit(case.model(monkeypatch), length=LENGTH).records}
-    apart = ("cached decoding", "static cache", "chunked prefill")  # The last has single tokens, too.
+    apart = ("cached decoding", "static cache", "chunked prefill", "one token after 94")
     assert modes == {f"serving mode {mode}" for mode in apart}
 
 

@@ -8,11 +8,12 @@ import torch
 from tests.checkpoints.audit import zoo
 from tests.checkpoints.audit.families import FAMILIES, GPT2, GROUPED, ODD, build
 from tests.checkpoints.audit.injections import masked
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, RobertaConfig, RobertaForMaskedLM
 from transformers.models.qwen3 import modeling_qwen3
 
 from spectrope.checkpoints.adapters import declared_config
 from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit.declaration import declared_mask
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.run import LATER
 from spectrope.checkpoints.audit.serving import KEPT, served_tokens
@@ -366,3 +367,28 @@ def test_a_token_that_the_table_takes_for_padding_is_no_special_one():
     model = zoo.build(zoo.Variant("mpnet", "masked"))
     assert model.config.bos_token_id == model.mpnet.embeddings.position_embeddings.padding_idx
     assert audit(model, length=72).ok
+
+
+@pytest.mark.parametrize("token", [4, 5, 6])
+def test_any_token_may_be_that_of_padding(token):
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32}
+    config = RobertaConfig(vocab_size=12, pad_token_id=token, bos_token_id=0, eos_token_id=2, **sizes)
+    assert audit(RobertaForMaskedLM(config).eval(), length=32).ok
+
+
+def test_a_vocabulary_may_hold_few_tokens():
+    assert audit(build("Llama", **GROUPED | {"vocab_size": 4}), length=32).ok
+
+
+@pytest.mark.parametrize("kept", [16, 48])
+def test_a_mask_that_depends_on_the_content_is_not_compared(kept):
+    model = zoo.build(zoo.Variant("doge", "causal"))
+    model.config.keep_window_size = kept
+    for layer in model.model.layers:
+        layer.self_attn.keep_window_size = kept
+    assert audit(model, length=32).outcome != "differs"
+
+
+def test_chunks_of_one_token_are_windows_of_one():
+    declared = Declaration({"attention_chunk_size": 1}, {"layer_types": ["chunked_attention"]})
+    assert str(declared_mask(declared, 0)) == "causal window 1"

@@ -29,6 +29,7 @@ NOTHING_NEW = {
     "use_alibi": False,
     "use_logn_attn": False,
     "qk_layernorm": False,
+    "qk_norm": "none",
 }
 
 
@@ -51,6 +52,16 @@ def test_a_field_that_the_class_ignores_is_found(field):
 @pytest.mark.parametrize("field", NOTHING_NEW)
 def test_a_value_that_declares_nothing_new_passes(field):
     assert audited(build("Llama", **GROUPED | {field: NOTHING_NEW[field]})).ok
+
+
+@pytest.mark.parametrize(
+    ("family", "fields"),
+    [("Bloom", {"use_alibi": True}), ("Bloom", {"position_embedding_type": "alibi"}),
+     ("Qwen2", {"attention_multiplier": 0.25})],
+)  # fmt: skip
+def test_a_field_that_says_what_the_class_does_anyway_passes(family, fields):
+    sizes = {"hidden_size": 64, "n_head": 4, "n_layer": 2, "vocab_size": 64} if family == "Bloom" else GROUPED
+    assert audited(build(family, **sizes | fields)).ok
 
 
 def test_a_norm_that_the_class_always_has_may_be_stated():

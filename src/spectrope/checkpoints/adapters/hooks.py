@@ -201,14 +201,17 @@ def _once(layer: nn.Linear, x: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def idle_head(model: nn.Module) -> Iterator[None]:
-    """Let a linear output head predict equal logits while the block runs, where tokens do not matter."""
+def idle_head(model: nn.Module, token: int | None = None) -> Iterator[None]:
+    """Let a linear output head predict one token while the block runs, or equal logits, if none matters."""
     find: Any = getattr(model, "get_output_embeddings", lambda: None)
     head = find()
     if not isinstance(head, nn.Linear):
         yield
         return
-    with running(head, lambda x: x.new_zeros(*x.shape[:-1], head.out_features)):
+    logits = torch.zeros(head.out_features)
+    if token is not None and token < head.out_features:
+        logits[token] = 1.0
+    with running(head, lambda x: logits.to(x).expand(*x.shape[:-1], -1)):
         yield
 
 

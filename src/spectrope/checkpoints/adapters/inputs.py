@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters.sparse import full_attention_up_to
 from spectrope.core import SpectropeError, UnsupportedError
 
+USUAL_TOKEN = 5
 POOLS = frozenset({"funnel"})  # Whose blocks halve the sequence.
 # What a model's own code may raise in a forward pass.
 FAILURES = (
@@ -32,24 +33,35 @@ class Inputs:
     Args:
         batch: Sequences.
         length: Positions of each.
-        token: The id.
     """
 
     batch: int
     length: int
-    token: int = 5
 
     def of(self, model: nn.Module, mask: Tensor | None = None) -> dict[str, Any]:
         """Arguments for the model's forward call; `mask` is 1 at tokens and 0 at padding."""
         require_tokens(model)
         config: Any = model.config
-        ids = torch.full((self.batch, self.length), self.token, device=_device(model))
+        ids = torch.full((self.batch, self.length), ordinary_token(model), device=_device(model))
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
         if config.is_encoder_decoder:
             inputs |= {"decoder_input_ids": ids, "decoder_attention_mask": mask}
         if "use_cache" in config.to_dict():
             inputs["use_cache"] = False
         return {name: value for name, value in inputs.items() if value is not None}
+
+
+def ordinary_token(model: nn.Module) -> int:
+    """A token that is neither padding nor begins or ends a text, if the vocabulary has one; 5 in most."""
+    config: Any = model.config
+    special: set[Any] = set()
+    for one in (config, config.get_text_config()):
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            stated = getattr(one, name, None)
+            special.update(stated if isinstance(stated, list | tuple) else (stated,))
+    size = getattr(config.get_text_config(), "vocab_size", None) or USUAL_TOKEN + 1
+    tokens = (*range(USUAL_TOKEN, size), *range(min(USUAL_TOKEN, size)))
+    return next((token for token in tokens if token not in special), tokens[0])
 
 
 def short_length(model: nn.Module) -> int:

@@ -569,7 +569,7 @@ FAULTS = (
     Fault(
         "SPE501",
         "a serving mode differs",
-        ("kernel of", "mask of", "output of"),
+        ("kernel of", "mask of", "output of", "input of"),
         "Decoding from a cache, chunks, padding, packing or special tokens give another kernel than a plain "
         "forward pass, or, where tokens differ, other outputs of attention.",
         "Positions or biases restart in each call or after the end of a text, padding is not skipped or is "

@@ -46,6 +46,8 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
     if declaration.model_type in BANDED | BLOCKED:
         pattern = declared_pattern(declaration, stack, layer, length)
         mask = Mask("unlimited") if pattern is None else pattern_mask(pattern)
+    if declaration.model_type == "doge" and length > (declaration.get("keep_window_size") or length):
+        mask = None  # Which then depends on the content.
     if (buckets := _buckets(declaration, stack)) is not None:
         return LayerEncoding("bucketed bias", buckets=buckets, mask=mask)
     if (term := declared_relative(declaration, stack)) is not None:
@@ -89,7 +91,8 @@ def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
     """The mask that the configuration gives a layer, or None where it may be of any kind."""
     kind = layer_type(declaration, layer)
     if kind == "chunked_attention":
-        return Mask("causal chunk", declaration.get("attention_chunk_size"))
+        size = declaration.get("attention_chunk_size")
+        return Mask("causal window" if size == 1 else "causal chunk", size)  # Which are then the same.
     if kind == "full_attention" and declaration.model_type not in WINDOWS_EVERYWHERE:
         return Mask("unlimited")
     if declaration.get("use_sliding_window") is False or kind not in WINDOWED_TYPES:

@@ -231,7 +231,7 @@ def audit(
         unseen=unseen,
         indexers=indexed,
         further=tuple(passes.had),
-        ignored=(*unread_fields(inner, declaration), *unread_weights(model, modules)),
+        ignored=(*unread_fields(inner, declaration, compared), *unread_weights(model, modules)),
     )
 
 

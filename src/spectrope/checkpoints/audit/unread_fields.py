@@ -1,8 +1,9 @@
 """Fields of a configuration that declare something of attention and that the model's code does not name."""
 
 import inspect
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import nn
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.norms import declared_norms
-from spectrope.checkpoints.audit.records import IgnoredRecord
+from spectrope.checkpoints.audit.records import IgnoredRecord, LayerRecord
 
 # Fields that no other part of the audit reads for every class, and values under which they declare nothing
 # beyond what a class does by itself. None, False, 0 and "" never do.
@@ -22,7 +23,9 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "clip_qkv": (),
     "dual_chunk_attention_config": (),
     "has_relative_attention_bias": (),
-    "position_embedding_type": ("absolute", "learned", "none", "nope", "rope", "rotary"),
+    "position_embedding_type": (
+        *("absolute", "learned", "learned_absolute", "nope", "rope", "rotary", "rotary_embedding"),
+    ),
     "relative_attention": (),
     "rope_ratio": (1,),
     "rotary_emb_scale_base": (),
@@ -30,22 +33,26 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "use_dynamic_ntk": (),
     "use_logn_attn": (),
 }
+SAME = 1e-3  # Relative difference of two factors that are taken for one.
 OF_NORMS = ("qk_layernorm", "qk_norm", "use_qk_norm")  # Which say nothing new of a class that has such norms.
 
 
-def unread_fields(model: nn.Module, declaration: Declaration) -> tuple[IgnoredRecord, ...]:
+def unread_fields(
+    model: nn.Module, declaration: Declaration, records: Sequence[LayerRecord]
+) -> tuple[IgnoredRecord, ...]:
     """A record per field that declares something, and that neither the model's code nor its configuration's
     class names.
 
     Args:
         model: Without its head.
         declaration: Its configuration.
+        records: Of its layers, which may apply what a field says although no code reads it.
     """
-    stated = {name: value for name in FIELDS if (value := declaration.get(name)) not in FIELDS[name]}
-    stated |= {name: value for name in OF_NORMS if (value := declaration.get(name))}
-    stated = {name: value for name, value in stated.items() if value}
-    if stated.keys() & {*OF_NORMS} and declared_norms(model):
-        stated = {name: value for name, value in stated.items() if name not in OF_NORMS}
+    known = FIELDS | dict.fromkeys(OF_NORMS, ())
+    stated = {name: value for name in known if (value := declaration.get(name)) not in known[name]}
+    stated = {name: value for name, value in stated.items() if value and value != "none"}
+    applied = _applied(model, stated, records) if stated else set()
+    stated = {name: value for name, value in stated.items() if name not in applied}
     if not stated or (words := _words(model)) is None:
         return ()
     note = f"the code of {type(model).__name__} does not name it"
@@ -55,6 +62,23 @@ def unread_fields(model: nn.Module, declaration: Declaration) -> tuple[IgnoredRe
         if name not in words
     }
     return tuple(IgnoredRecord(name, "differs", (finding,)) for name, finding in found.items())
+
+
+def _applied(model: nn.Module, stated: Mapping[str, Any], records: Sequence[LayerRecord]) -> set[str]:
+    """Those of the stated fields that say what the layers do anyway."""
+    kinds = {one.effective.kind for one in records}
+    named = {"alibi": "linear bias", "relative": "bucketed bias"}.get(
+        str(stated.get("position_embedding_type"))
+    )
+    scale = stated.get("attention_multiplier")
+    as_stated = {
+        "use_alibi": kinds == {"linear bias"},
+        "position_embedding_type": kinds == {named},
+        "attention_multiplier": isinstance(scale, int | float)
+        and all(math.isclose(one.scale, scale, rel_tol=SAME) for one in records),
+    }
+    of_norms = OF_NORMS if declared_norms(model) else ()
+    return {*of_norms, *(name for name, applies in as_stated.items() if applies)}
 
 
 def _words(model: nn.Module) -> set[str] | None:

@@ -1,5 +1,6 @@
 """Kernels for constant content in serving modes: cached, padded and packed."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
@@ -32,11 +33,13 @@ class Served:
         calls: Kernel calls by module, in the order in which they were made.
         rows: Rows that were looked up in each table of positions, call by call, with shape (b, t).
         crossing: Kernel calls of modules that attend to an encoder, likewise.
+        runs: How often each module ran, which may call its attention function several times in a run.
     """
 
     calls: dict[str, list[Call]]
     rows: dict[str, list[Tensor]]
     crossing: dict[str, list[Call]]
+    runs: Counter[str]
 
 
 @torch.no_grad()
@@ -58,11 +61,13 @@ def served(
         seed: Names the vectors; every row of the batch holds the same one.
         crossing: Dotted names of modules that attend to an encoder, which keep their inputs.
     """
-    received = Served(*({name: [] for name in names} for names in (modules, tables, crossing)))
+    calls, rows, across = ({name: [] for name in names} for names in (modules, tables, crossing))
+    received = Served(calls, rows, across, Counter())
     config: Any = model.config
     width = getattr(config.get_text_config(), "hidden_size", None)
 
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
+        received.runs[name] += 1
         states = states_of(args, given)
         turned = states.shape[-1] != width and states.shape[1] == width  # as convolutions take them
         rows = states.mT if turned else states

@@ -15,14 +15,15 @@ from spectrope.checkpoints.audit.serving.model import ServedModel
 
 BARE = "given tokens and a cache alone, without positions or a mask"
 SHORT_PROMPT = 12  # Tokens of a first chunk.
-ANSWER = 2  # Single tokens behind it.
+ANSWER, DRAFT = 2, 3  # Single tokens behind it, and tokens of a draft that is verified at once.
 BLOCK = 32  # A chunk begins there, with a block or page of a kernel.
 
 
 def chunked(served: ServedModel) -> list[Discrepancy]:
     """All tokens in chunks of unequal length, each behind the cache of those before it.
 
-    Two single tokens follow the first chunk, as an answer follows the first turn of a conversation.
+    Two single tokens follow the first chunk, as an answer follows the first turn of a conversation, and three
+    at once, as where a draft is verified.
     """
     findings = _in_chunks(served, SHORT_PROMPT)
     if not findings:
@@ -45,7 +46,7 @@ def _in_chunks(served: ServedModel, first: int, *, bare: bool = False) -> list[D
         bare: Whether the model is given tokens and a cache alone, and without positions or a mask.
     """
     ids, prompt = Inputs(1, served.tokens).of(served.model)["input_ids"], served.prompt
-    turn = range(first, first + 1 + ANSWER)
+    turn = (*range(first, first + 1 + ANSWER), first + ANSWER + DRAFT)
     ends = sorted({0, *(min(end, prompt) for end in (*turn, BLOCK)), prompt, served.tokens})
     places = torch.arange(served.tokens, device=ids.device)[None]
 

@@ -4,16 +4,19 @@ Kernels for constant content show neither: all its values are equal, and without
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from spectrope.checkpoints.adapters import layer_name
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.serving.kernels import PLAIN, named_layer
 from spectrope.checkpoints.audit.serving.model import ServedModel
+from spectrope.checkpoints.probes.varied_content import Outputs, Varied
 
 ALIKE, ROUNDINGS = 1e-4, 8  # Share of an output's size by which it may differ, or so many roundings.
 TINY = 1e-30  # Instead of the size of outputs that are all 0.
@@ -27,11 +30,13 @@ class Text(NamedTuple):
         row: Of the batch.
         slots: Of the row.
         note: Which text it is, in words.
+        number: Texts of different numbers have no token in common.
     """
 
     row: int
     slots: slice
     note: str = ""
+    number: int = 0
 
 
 def other_outputs(served: ServedModel, run: Callable[[], Any], *texts: Text) -> list[Discrepancy]:
@@ -43,35 +48,68 @@ def other_outputs(served: ServedModel, run: Callable[[], Any], *texts: Text) -> 
     Args:
         served: The model.
         run: Runs it in a serving mode.
-        texts: Those of a batch; their first tokens are alike, and so on.
+        texts: Those of a batch.
     """
     places = torch.arange(served.tokens).repeat(1 + max(one.row for one in texts), 1)
     for one in texts:
-        places[one.row, one.slots] = torch.arange(len(places[one.row, one.slots]))
+        places[one.row, one.slots] = served.places(len(places[one.row, one.slots]), one.number)
+    found, beside = served.varied(run, places), any(one.slots != slice(None) for one in texts)
     findings: list[Discrepancy] = []
-    for module, outputs in served.outputs(run, places).items():
-        if len(texts) > 1 and _convolves(served.model.get_submodule(module)):
+    for module, outputs in found.outputs.items():
+        if beside and _convolves(served.model.get_submodule(module)):
             continue
-        about = f"output of {named_layer(module)} for varied content"
-        for one, wanted, got in _pairs(served, module, outputs, texts):
-            sizes = wanted.norm(dim=-1)
-            off = (got - wanted).norm(dim=-1) / sizes.clamp(min=FAINT * sizes.max()).clamp(min=TINY)
-            if not bool(off.max() <= max(ALIKE, ROUNDINGS * served.noise)):
-                text = f"off by {100 * off.max().item():.2g} % at query {int(off.argmax())}"
-                findings.append(Discrepancy(about, PLAIN, text, one.note, by="expected"))
+        if module in served.crossing and not _reads_encoder(served, found):
+            continue
+        crosses = " to the encoder" if module in served.crossing else ""
+        about = f"output of {named_layer(module)}{crosses} for varied content"
+        findings += _differing(served, about, module, outputs, texts, attrgetter("outputs"))
+    alone = not beside and not served.crossing  # Some models mix neighbours' embeddings.
+    for module, states in found.entering.items() if alone else ():
+        about = f"input of {named_layer(module)}"
+        findings += _differing(served, about, module, states, texts, attrgetter("entering"))
     return findings
 
 
-def _pairs(
-    served: ServedModel, module: str, outputs: list[Tensor], texts: tuple[Text, ...]
-) -> Iterator[tuple[Text, Float[Tensor, "t c"], Float[Tensor, "t c"]]]:
-    """What a module puts out over each text in a plain forward pass, and in the serving mode."""
-    for nth, output in enumerate(outputs):
-        for one in texts:
-            got = output[one.row, one.slots].double()
-            plain = served.plain_outputs(len(got)).get(module)
-            if plain is not None:
-                yield one, plain[nth][0, : len(got)].double(), got
+def _differing(
+    served: ServedModel,
+    about: str,
+    module: str,
+    states: list[Tensor],
+    texts: tuple[Text, ...],
+    part: Callable[[Varied], Outputs],
+) -> Iterator[Discrepancy]:
+    """Where what goes into a module, or comes out, is not that of a plain forward pass.
+
+    Args:
+        served: The model.
+        about: What it is, in words.
+        module: Dotted name of the module.
+        states: Of each of its calls in one pass.
+        texts: Those of the batch.
+        part: What of a plain forward pass they are compared with.
+    """
+    if not all(bool(one.isfinite().all()) for one in states):
+        yield Discrepancy(about, PLAIN, "not finite, perhaps beside the text", by="expected")
+        return
+    for (nth, whole), text in product(enumerate(states), texts):
+        got = whole[text.row, text.slots].double()
+        length = len(range(*text.slots.indices(served.tokens))) if module in served.crossing else len(got)
+        plain = part(served.plain(length, text.number)).get(module)
+        if plain is None:
+            continue
+        wanted = plain[nth][0, : len(got)].double()
+        sizes = wanted.norm(dim=-1)
+        off = (got - wanted).norm(dim=-1) / sizes.clamp(min=FAINT * sizes.max()).clamp(min=TINY)
+        if not bool(off.max() <= max(ALIKE, ROUNDINGS * served.noise)):
+            said = f"off by {100 * off.max().item():.2g} % at token {int(off.argmax())}"
+            yield Discrepancy(about, PLAIN, said, text.note, by="expected")
+
+
+def _reads_encoder(served: ServedModel, found: Varied) -> bool:
+    """Whether an encoder's states are the same in both, because all of its layers got the content."""
+    encoder = {module for module in served.modules if layer_name(module)[0] == "encoder"}
+    sparse = any(call.sparse is not None for module in encoder for call in served.plain_pass.calls[module])
+    return bool(encoder) and encoder <= found.outputs.keys() and not sparse
 
 
 def _convolves(attention: nn.Module) -> bool:

@@ -27,8 +27,15 @@ def decoded(served: ServedModel, **how: Any) -> list[Discrepancy]:
 
     received = served.served(run)
     findings = served.consecutive(received) + served.across(received, torch.ones_like(ids))
+    return findings or _other_outputs(served, **how)
+
+
+def _other_outputs(served: ServedModel, **how: Any) -> list[Discrepancy]:
+    """What differs in the outputs for varied content, in two rows of which none has padding."""
+    ids, steps = Inputs(2, served.prompt).of(served.model)["input_ids"], served.tokens - served.prompt
     read = slice(served.prompt) if served.crossing else slice(None)  # An encoder may fill up what it reads.
-    return findings or other_outputs(served, run, Text(0, read))
+    texts = (Text(0, read, "in the first of two rows"), Text(1, read, "in the second of two rows", 1))
+    return other_outputs(served, lambda: served.generate(ids, torch.ones_like(ids), steps, **how), *texts)
 
 
 def decoded_from_static(served: ServedModel) -> list[Discrepancy]:

@@ -17,7 +17,7 @@ from spectrope.checkpoints.probes.served import kernel_rows
 AGREE = 1e-3  # Share of a kernel's range by which two serving modes may differ.
 PLAIN = "that of a plain forward pass"
 SIZE = "times as large"
-MOVING = "one with values that vary with the position"
+MOVING = "one with values that differ between tokens which are all alike"
 ROUNDED = 8  # Roundings of the largest logit by which those of equal keys may differ.
 
 

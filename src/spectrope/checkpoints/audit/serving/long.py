@@ -7,9 +7,11 @@ import torch
 from spectrope.checkpoints.adapters.claimed_cache import cache_of
 from spectrope.checkpoints.adapters.interface import uses_interface
 from spectrope.checkpoints.audit.compare import Discrepancy
-from spectrope.checkpoints.audit.serving.kernels import PLAIN, beside_logits, bound, named_layer
+from spectrope.checkpoints.audit.serving.kernels import PLAIN, Refused, beside_logits, bound, named_layer
 from spectrope.checkpoints.audit.serving.model import ServedModel
 from spectrope.checkpoints.probes.served import Served
+
+KEYS_ONLY = "the model does not run with a cache that holds nothing but keys and values"
 
 
 def far_behind(served: ServedModel) -> list[Discrepancy]:
@@ -20,7 +22,10 @@ def far_behind(served: ServedModel) -> list[Discrepancy]:
         named = {"position_ids": torch.tensor([places], device=served.device)} if takes else {}
         return served.served(lambda: served.forward(len(places), **named, **given))
 
-    alone = run(served.past, past_key_values=cache_of(served.past))
+    try:
+        alone = run(served.past, past_key_values=cache_of(served.past))
+    except Refused as refusal:
+        raise Refused(f"{KEYS_ONLY}: {refusal}") from refusal
     among = run(0, 1, served.past) if chooses_places(served) else None
     findings: list[Discrepancy] = []
     for module, calls in alone.calls.items():
@@ -31,11 +36,16 @@ def far_behind(served: ServedModel) -> list[Discrepancy]:
         elif not torch.equal(kernel.allowed.cpu(), call.allowed.expand(kernel.allowed.shape).cpu()):
             findings.append(Discrepancy(f"mask of {about}", "the one given", "another", by="expected"))
         if among is not None:
-            wanted, got = among.calls[module][0].q[..., -1, :], call.q[..., -1, :]
-            gap = (wanted - got).double().abs().max()
-            if bool(gap > bound(wanted, wanted, served.noise)):
-                text = f"query off by {gap.item():.3g} at position {served.past}"
-                findings.append(Discrepancy(f"kernel of {about}", PLAIN, text, by="expected"))
+            plain = among.calls[module][0]
+            sides = {"query": (plain.q[..., -1, :], call.q[..., -1, :])}
+            sides["key"] = (plain.k[..., -1, :], call.k[..., -1, :])
+            own = (served.applied(plain).logits[..., -1, -1], kernel.logits[..., -1, -1])
+            sides["logit of a token with itself"] = own
+            for side, (wanted, got) in sides.items():
+                gap = (wanted - got).double().abs().max()
+                if bool(gap > bound(wanted, wanted, served.noise)):
+                    text = f"{side} off by {gap.item():.3g} at position {served.past}"
+                    findings.append(Discrepancy(f"kernel of {about}", PLAIN, text, by="expected"))
     return findings
 
 

@@ -25,9 +25,10 @@ from spectrope.checkpoints.audit.serving.tokens import STEPS
 from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token, table_of
 from spectrope.checkpoints.probes.served import Served, served
-from spectrope.checkpoints.probes.varied_content import Outputs, varied_outputs
+from spectrope.checkpoints.probes.varied_content import Varied, varied_outputs
 from spectrope.core import SpectropeError, torch_stream
 
+TEXTS = 5  # In one pass, at most.
 Reference = dict[str, list[AppliedCall]]  # Of each call that a module makes in one forward pass.
 
 
@@ -66,8 +67,13 @@ class ServedModel:
     @cached_property
     def reference(self) -> Reference:
         """Kernels of a plain forward pass."""
-        plain = self.served(lambda: self.forward(self.tokens))
+        plain = self.plain_pass
         return {module: [*map(self.applied, calls)] for module, calls in plain.calls.items()}
+
+    @cached_property
+    def plain_pass(self) -> Served:
+        """What a plain forward pass applies."""
+        return self.served(lambda: self.forward(self.tokens))
 
     @cached_property
     def crossing(self) -> list[str]:
@@ -117,7 +123,7 @@ class ServedModel:
         with _refusing():
             return served(self.model, self.modules, [*self.tables], run, self.seed, self.crossing)
 
-    def outputs(self, run: Callable[[], Any], places: Int[Tensor, "b n"]) -> Outputs:
+    def varied(self, run: Callable[[], Any], places: Int[Tensor, "b n"]) -> Varied:
         """What attention layers put out for varied content in one serving mode.
 
         Args:
@@ -128,26 +134,35 @@ class ServedModel:
             Refused: If the model does not run so.
         """
         with _refusing():
-            calls = {module: len(calls) for module, calls in self.reference.items()}
-            return varied_outputs(self.model, calls, run, places, self._vectors)
+            calls = self.plain_pass.runs | dict.fromkeys(self.crossing, 1)
+            return varied_outputs(self.model, calls, self.crossing, run, places, self._vectors)
 
-    def plain_outputs(self, tokens: int) -> Outputs:
-        """The same in a plain forward pass over so many tokens, or more where none sees those after it."""
+    def plain(self, tokens: int, number: int = 0) -> Varied:
+        """The same in a plain forward pass over so many tokens, or more where none sees those after it.
+
+        Args:
+            tokens: Of a text.
+            number: Of the text.
+        """
         tokens = self.tokens if self.causal else tokens
-        if tokens not in self._plain:
-            places = torch.arange(tokens)[None]
-            self._plain[tokens] = self.outputs(lambda: self.forward(tokens), places)
-        return self._plain[tokens]
+        if (tokens, number) not in self._plain:
+            places = self.places(self.tokens, number)[None]
+            self._plain[tokens, number] = self.varied(lambda: self.forward(tokens), places)
+        return self._plain[tokens, number]
+
+    def places(self, tokens: int, number: int) -> Int[Tensor, " t"]:
+        """Where the vectors of the first tokens of a text are among those of all texts."""
+        return number * self.tokens + torch.arange(tokens)
 
     def _vectors(self, width: int) -> Float[Tensor, "places c"]:
-        """A random vector for each token."""
+        """A random vector for each token of each text."""
         if width not in self._content:
             stream = torch_stream(self.seed, "varied content")
-            self._content[width] = torch.randn(self.tokens, width, generator=stream)
+            self._content[width] = torch.randn(TEXTS * self.tokens, width, generator=stream)
         return self._content[width]
 
     @cached_property
-    def _plain(self) -> dict[int, Outputs]:
+    def _plain(self) -> dict[tuple[int, int], Varied]:
         return {}
 
     @cached_property

@@ -8,7 +8,7 @@ from spectrope.checkpoints.adapters import sequences_told_apart
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.serving.content import Text, other_outputs
 from spectrope.checkpoints.audit.serving.kernels import Refused, named_layer
-from spectrope.checkpoints.audit.serving.model import ServedModel
+from spectrope.checkpoints.audit.serving.model import TEXTS, ServedModel
 from spectrope.checkpoints.probes.constant_content import convolves
 
 MERGED = "the model takes them for one"
@@ -44,6 +44,18 @@ def packed(served: ServedModel) -> list[Discrepancy]:
             if convolves(served.model.get_submodule(module)):
                 continue  # whose first keys hold the tokens before them
             findings += served.differing(module, kernel.part(one), slice(0, one.stop - one.start))
-    names = [f"in the {which} text" for which in ("first", *PACKED)]
-    texts = (Text(0, one, name) for one, name in zip(each, names, strict=True))
-    return findings or other_outputs(served, run, *texts)
+    return findings or _other_outputs(served)
+
+
+def _other_outputs(served: ServedModel) -> list[Discrepancy]:
+    """What differs in the outputs for varied content of five texts, some of which are short."""
+    half = served.prompt // 2
+    wanted = (0, served.padding, served.padding + 1, half, half + 5, served.prompt)
+    ends = sorted({min(end, served.prompt) for end in wanted})
+    texts = [Text(0, slice(*of), f"in text {n} of {TEXTS}", n) for n, of in enumerate(pairwise(ends))]
+    positions = torch.cat([torch.arange(stop - start) for start, stop in pairwise(ends)])[None]
+
+    def run() -> None:
+        served.forward(served.prompt, position_ids=positions.to(served.device))
+
+    return other_outputs(served, run, *texts)

@@ -19,7 +19,7 @@ BEHIND = 3  # Steps of generation in a batch with padding, of which the first re
 FROM_STATIC = "from a static cache"
 BEHIND_PADDING = "decoded in the row with padding"
 BESIDE_DECODED = "decoded in the row without padding, below one that has some"
-BEYOND = "in the row with padding"
+MORE, LESS = "in the row with more padding", "in the row with less padding"
 BESIDE = "in the row without padding, below one that has some"
 
 
@@ -74,14 +74,16 @@ class _Padded:
                 findings.append(_padding_seen(module))
             findings += served.differing(module, kernel.part(self.tokens), self.held)
             findings += self._decoded_behind(module, received) if self.left else []
-        findings = findings or self._other_outputs(mask) or self._last_padded(2) or self._last_padded(1)
+        findings = findings or self._other_outputs() or self._last_padded(2) or self._last_padded(1)
         return findings or (self._behind_static() if self.left else [])
 
-    def _other_outputs(self, mask: Int[Tensor, "b t"]) -> list[Discrepancy]:
-        """What differs in the outputs for varied content, of decoded tokens too."""
-        served = self.served
-        end = served.prompt + self.steps - 1 if self.left else self.tokens.stop
-        ids = Inputs(len(mask), served.prompt).of(served.model)["input_ids"]
+    def _other_outputs(self) -> list[Discrepancy]:
+        """What differs in the outputs for varied content, also of decoded tokens, if both rows are padded."""
+        served, mask = self.served, self._batch(2, 0)
+        start, stop = self.tokens.start // 2, served.prompt - (served.prompt - self.tokens.stop) // 2
+        mask[1] = 0
+        mask[1, start:stop] = 1
+        ids = Inputs(2, served.prompt).of(served.model)["input_ids"]
 
         def run() -> None:
             if self.left:
@@ -89,10 +91,9 @@ class _Padded:
             else:
                 served.forward(served.prompt, mask)
 
-        whole = end if self.left else served.prompt
-        return other_outputs(
-            served, run, Text(0, slice(self.tokens.start, end), BEYOND), Text(1, slice(0, whole), BESIDE)
-        )
+        decoded = self.steps - 1 if self.left else 0
+        more, less = slice(self.tokens.start, self.tokens.stop + decoded), slice(start, stop + decoded)
+        return other_outputs(served, run, Text(0, more, MORE), Text(1, less, LESS, 1))
 
     def _batch(self, rows: int, padded: int) -> Int[Tensor, "rows t"]:
         """The mask of prompts of which one row has padding."""

@@ -23,8 +23,8 @@ def served_tokens(
 
     It is 68, or more where decoding then crosses the end of a declared window, as far as the logits of all
     layers fit into 64 MiB. It stays below the positions that the model takes, or without such a statement
-    within the audited length, and below the length at which a schedule switches, since a cache then holds
-    keys of both sides.
+    within the audited length, below the length at which a schedule switches, since a cache then holds keys of
+    both sides, and within the length up to which masks do not depend on the content.
 
     Args:
         model: In evaluation mode.
@@ -37,7 +37,9 @@ def served_tokens(
     crossing = [size + STEPS // 2 for size in boundaries(declaration, records)]
     wanted = max([min(TOKENS, most), *(size for size in crossing if size <= most)])
     trained, switch = trained_length(model), switches_after(declaration)
-    return min(wanted, length if trained is None else trained - 1, wanted if switch is None else switch - 1)
+    kept = declaration.get("keep_window_size") or wanted  # Beyond which Doge's masks follow the content.
+    most = length if trained is None else trained - 1
+    return min(wanted, kept, most, wanted if switch is None else switch - 1)
 
 
 def uncrossed(records: Sequence[LayerRecord], tokens: int) -> tuple[str, ...]:

@@ -571,7 +571,8 @@ FAULTS = (
         "a serving mode differs",
         ("kernel of", "mask of", "output of", "input of"),
         "Decoding from a cache, chunks, padding, packing or special tokens give another kernel than a plain "
-        "forward pass, or, where tokens differ, other outputs of attention.",
+        "forward pass; or, where tokens differ, other outputs of attention; or other states enter the first "
+        "layer.",
         "Positions or biases restart in each call or after the end of a text, padding is not skipped or is "
         "counted in decoding, a row gets the positions or the mask of another, a cache holds too few keys, "
         "exchanges keys or values, or shows those not yet written, or the attention function that runs in "

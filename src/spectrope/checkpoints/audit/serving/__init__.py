@@ -1,4 +1,4 @@
-"""Check that serving modes apply the kernels of a plain forward pass: caches, chunks, padding and packing.
+"""Check that caches, chunks, padding and packing give kernels and outputs of a plain forward pass.
 
 A mode is a function of a `ServedModel`, in a file of its own, that returns what differs; `modes.py` has
 the list.

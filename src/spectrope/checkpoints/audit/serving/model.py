@@ -34,14 +34,14 @@ Reference = dict[str, list[AppliedCall]]  # Of each call that a module makes in 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model that runs in serving modes, in which it reads constant content.
+    """A model that runs in serving modes, with constant or varied content in every attention layer.
 
     Args:
         model: The whole model, in evaluation mode.
         modules: Dotted names of its attention modules.
         tables: Row of the first position in each table of positions, by its dotted name.
         noise: Relative rounding error of the model's arithmetic.
-        seed: Of the constant content.
+        seed: Of the content.
         tokens: Of a prompt and what is decoded after it.
         past: Tokens that a cache stands for, behind which one token is read.
     """
@@ -124,7 +124,7 @@ class ServedModel:
             return served(self.model, self.modules, [*self.tables], run, self.seed, self.crossing)
 
     def varied(self, run: Callable[[], Any], places: Int[Tensor, "b n"]) -> Varied:
-        """What attention layers put out for varied content in one serving mode.
+        """What attention layers put out for varied content in one serving mode, and what enters the first.
 
         Args:
             run: Runs the model.

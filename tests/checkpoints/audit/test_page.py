@@ -147,3 +147,9 @@ def test_names_are_shown_and_never_run(driver, audits, tmp_path):
     assert driver.execute_script("return window.hacked") is None
     assert name in driver.find_element("css selector", "h1").text
     assert driver.execute_script(OVERFLOW) <= 0
+
+
+def test_the_page_leads_with_a_difference_beside_the_layers():
+    page = render_audit(audit(llama(use_logn_attn=True), length=32, serving_modes=False))
+    summary = page[page.index('<p class="summary">') :].partition("</p>")[0]
+    assert summary.index("differs</span> beside the layers") < summary.index("matches</span> 2 layers")

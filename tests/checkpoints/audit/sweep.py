@@ -154,6 +154,8 @@ SPECIAL: dict[str, dict[str, dict[str, Any]]] = {
         "content to position alone": {"pos_att_type": ["c2p"]},
         "a string of kinds": {"pos_att_type": "p2c|c2p", "max_relative_positions": -1},
         "no absolute": {"position_biased_input": False},
+        "talking heads": {"talking_head": True},
+        "talking heads alone": {"talking_head": True, "relative_attention": False},
     },
     "deberta-v2": {
         "no relative positions": {"relative_attention": False},

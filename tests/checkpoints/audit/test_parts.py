@@ -10,7 +10,8 @@ from tests.checkpoints.audit.families import FAMILIES, GPT2, SIZES, build, llama
 from spectrope.checkpoints.adapters import drawable_tokens, trained_length
 from spectrope.checkpoints.audit import audit, diff
 from spectrope.checkpoints.audit.bias import Buckets, find_buckets, lag_table, linear_slopes, row_centred
-from spectrope.checkpoints.audit.encoding import Mask, Turning, describe_mask
+from spectrope.checkpoints.audit.compare import mask_findings
+from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning, describe_mask
 from spectrope.checkpoints.audit.reach import reach_of
 from spectrope.checkpoints.audit.rotary import fit_rotation, fit_schedule, phase_slopes
 from spectrope.checkpoints.probes.constant_content import attention_modules
@@ -39,6 +40,31 @@ LAG = torch.arange(12)[:, None] - torch.arange(12)[None, :]
 def test_masks_are_recognised(allowed, mask):
     assert describe_mask(allowed[None, None]) == mask
     assert str(mask) == mask.shape + ("" if mask.size is None else f" {mask.size}")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "words"),
+    [
+        (LAG > 0, "causal without the query's own key"),
+        ((LAG > 0) & (LAG < 5), "causal window 5 without the query's own key"),
+        ((LAG >= 0) & (LAG != 3), "causal but for 9 pairs, the first of query 3 and key 0"),
+    ],
+)
+def test_what_no_rule_fits_is_described_by_the_nearest(allowed, words):
+    mask = describe_mask(allowed[None, None])
+    assert mask == Mask("other")
+    (finding,) = mask_findings(LayerEncoding(mask=Mask("causal")), LayerEncoding(mask=mask), len(LAG))
+    assert finding.effective == words
+
+
+def test_the_past_half_of_a_window_is_not_told_as_declared():
+    expected = LayerEncoding(mask=Mask("bidirectional window", 3), sees_future=True)
+    seen = LayerEncoding(mask=describe_mask((LAG >= 0)[None, None]), sees_future=False)
+    findings = [str(one) for one in mask_findings(expected, seen, len(LAG))]
+    assert findings == [
+        "direction of the mask: past and future keys declared, past keys alone effective",
+        "mask: past keys up to lag 3 declared, all past keys effective",
+    ]
 
 
 def test_heads_with_different_masks_are_other():

@@ -1,6 +1,7 @@
 """Rotations by more than half a turn per position."""
 
 import pytest
+from tests.checkpoints.audit.families import SIZES, build
 from tests.checkpoints.audit.museum import LENGTH, Exhibit, of, rope
 
 from spectrope.checkpoints.audit import audit
@@ -28,3 +29,13 @@ def test_a_rotation_that_is_too_fast_by_a_factor_keeps_its_sense(times, monkeypa
     found = audit(case.model(monkeypatch), length=LENGTH)
     assert case.judged(found) == "named", found.records
     assert all(f"linear by {1 / times:.4g}" in one.message for one in found.records)
+
+
+def test_two_pairs_that_are_exchanged_are_not_taken_for_whole_turns():
+    model = build("GPTNeoX", **SIZES)
+    (frequencies,) = (x for name, x in model.named_buffers() if name.endswith("rotary_emb.inv_freq"))
+    assert len(frequencies) == 2
+    frequencies.copy_(frequencies.flip(0))
+    found = audit(model, length=LENGTH)
+    assert {one.code for one in found.records} == {"SPE102"}
+    assert all("pairs 0 and 1 have each other's" in one.message for one in found.records)

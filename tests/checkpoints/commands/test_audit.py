@@ -37,6 +37,7 @@ RECORD |= {
     "indexers",
     "further",
     "ignored",
+    "served_tokens",
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
@@ -101,8 +102,9 @@ def test_a_match_ends_with_0(checkpoints, capsys):
         "One token after 126 others sees all keys that it is given, and its query is that of a pass of three"
     )
     assert (
-        f") have the kernels of a plain forward pass, over few tokens. {long} tokens. Not checked: " in closed
-    )
+        ") over 68 tokens have the kernels of a plain forward pass, and its outputs of attention for varied "
+        f"content. {long} tokens. Not checked: "
+    ) in closed
 
 
 def test_a_table_of_positions_is_shown_with_its_first_row(checkpoints, capsys):

@@ -15,6 +15,8 @@ from spectrope.checkpoints.adapters.compressed import of_tokens_alone
 from spectrope.checkpoints.adapters.interface import Sink, through_interface, uses_interface
 from spectrope.checkpoints.adapters.sparse import recorded_sparse, sparse_modules
 
+TALKING = "head_weights_proj"  # Mixes the heads' weights behind the softmax, as in Shazeer et al., 2020.
+
 
 @contextlib.contextmanager
 def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[list[str]]:
@@ -97,7 +99,9 @@ class _Products(TorchFunctionMode):
             both = einsum_operands(*args) if name == "einsum" else _operands(name, args, kwargs)
             self._multiply(both)
             if self.waiting is not None and both is not None:
-                self._hand_over(*_weighted(self.waiting, *both))
+                pattern, v = _weighted(self.waiting, *both)
+                talking = hasattr(self.model.get_submodule(self.waiting.module), TALKING)
+                self._hand_over(None if talking else pattern, v)
         elif name == "softmax":
             self._softmax(args[0])
         return func(*args, **kwargs)

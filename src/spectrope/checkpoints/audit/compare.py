@@ -357,10 +357,21 @@ def _mask(expected: Mask, effective: Mask, length: int, *, ahead: bool) -> Itera
         return
     if effective.shape == "bidirectional window" and expected.shape == "causal window":
         return
-    if ahead and expected.shape == "bidirectional window" and expected.size is not None:
+    one_sided = ahead and expected.shape == "bidirectional window" and expected.size is not None
+    if one_sided:
         expected = Mask("causal window", expected.size + 1)
     if expected != effective:
-        yield Discrepancy("mask", str(expected), str(effective))
+        first, second = (
+            _of_past(one) if one_sided else one.words or str(one) for one in (expected, effective)
+        )
+        yield Discrepancy("mask", first, second)
+
+
+def _of_past(mask: Mask) -> str:
+    """Past keys that a mask shows, in words that do not say how it was declared."""
+    if mask.shape == "causal window" and mask.size:
+        return f"past keys up to lag {mask.size - 1}"
+    return "all past keys" if mask.shape == "causal" else mask.words or str(mask)
 
 
 def _scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Discrepancy]:

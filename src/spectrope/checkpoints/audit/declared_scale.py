@@ -5,7 +5,7 @@ import math
 from spectrope.checkpoints.adapters import is_library_family
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.relative import n_terms
+from spectrope.checkpoints.audit.relative import declared_relative, n_terms
 
 # Architectures whose code scales no dot products.
 UNSCALED = frozenset(
@@ -36,6 +36,8 @@ def declared_scale(declaration: Declaration, layer: int, layer_type: str, width:
     family = declaration.model_type
     if not is_library_family(family):
         return None
+    if talking_alone(declaration):
+        return None
     if family in UNSCALED:
         return 1.0
     if family in MULTIPLIES:
@@ -52,6 +54,11 @@ def declared_scale(declaration: Declaration, layer: int, layer_type: str, width:
         factor /= layer + 1
     factor *= n_terms(declaration) ** -0.5
     return factor * (_mscale(rope_parameters(declaration, layer_type)) if family in LATENT_SCALED else 1.0)
+
+
+def talking_alone(declaration: Declaration) -> bool:
+    """Whether heads mix their products, of which no relative term is told apart: no head's factor is seen."""
+    return bool(declaration.get("talking_head")) and declared_relative(declaration, "") is None
 
 
 def declared_softcap(declaration: Declaration) -> float:

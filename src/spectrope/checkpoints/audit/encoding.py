@@ -35,12 +35,14 @@ class Mask:
             that looks both ways; positions per chunk or block; None where there is no limit.
         past: The rule of its keys up to the query's own, of a measured one.
         ahead: How many positions after the query the last key seen is, at most, of a measured one.
+        words: What is known of one that no rule fits.
     """
 
     shape: MaskShape
     size: int | None = None
     past: "Mask | None" = field(default=None, compare=False)
     ahead: int = field(default=0, compare=False)
+    words: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.shape if self.size is None else f"{self.shape} {self.size}"
@@ -54,7 +56,7 @@ def describe_mask(allowed: Bool[Tensor, "b h i j"]) -> Mask:
     """
     first = allowed[0, 0]
     if not bool((allowed == first).all()):
-        return Mask("other")
+        return Mask("other", words="another one in each sequence or head")
     i = torch.arange(len(first), device=first.device, dtype=torch.int32)  # half the memory of int64
     lag = i[:, None] - i[None, :]
     rule = _rule(first, lag)
@@ -63,8 +65,21 @@ def describe_mask(allowed: Bool[Tensor, "b h i j"]) -> Mask:
 
 
 def _rule(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> Mask:
-    fitting = (mask for mask in _candidates(allowed, lag) if bool((_drawn(mask, lag) == allowed).all()))
-    return next(fitting, Mask("other"))
+    candidates = _candidates(allowed, lag)
+    off = [_drawn(mask, lag) != allowed for mask in candidates]
+    wrong = [int(pairs.sum()) for pairs in off]
+    least = min(range(len(wrong)), key=lambda n: wrong[n])
+    return (
+        candidates[least] if not wrong[least] else Mask("other", words=_nearly(candidates[least], off[least]))
+    )
+
+
+def _nearly(mask: Mask, off: Bool[Tensor, "n n"]) -> str:
+    """How a mask departs from the rule that is nearest to it."""
+    if torch.equal(off, torch.eye(len(off), dtype=torch.bool, device=off.device)):
+        return f"{mask} without the query's own key"
+    query, key = (int(at) for at in off.nonzero()[0])
+    return f"{mask} but for {int(off.sum())} pairs, the first of query {query} and key {key}"
 
 
 def _candidates(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> list[Mask]:

@@ -65,9 +65,12 @@ def _used(call: Call) -> Iterator[Discrepancy]:
         return
     eps = torch.finfo(call.pattern.dtype).eps
     each = zip(call.logits.unbind(1), call.pattern.unbind(1), strict=True)
-    off = [(one.float().softmax(-1) - pattern.float()).abs().max().item() for one, pattern in each]
-    heads = [head for head, most in enumerate(off) if most > max(WITHIN, 4 * eps)]
-    yield from _named(heads, len(off), "other weights")
+    off = torch.stack(
+        [(one.float().softmax(-1) - pattern.float()).abs().amax((0, 2)) for one, pattern in each]
+    )
+    wrong = off.amax(1) > max(WITHIN, 4 * eps)
+    if bool(wrong.any()):
+        yield from _named(wrong.nonzero().flatten().tolist(), len(off), _other_weights(off[wrong]))
 
 
 def _seen(seen: Exercise) -> Bool[Tensor, "1 h n m"]:
@@ -141,10 +144,15 @@ def _explains(call: Call, seen: Exercise) -> bool:
 
 
 def _wrong(call: Call, seen: Exercise) -> Bool[Tensor, " h"]:
-    """Heads whose weights a call does not explain; rows that see nothing are not looked at."""
+    """Heads whose weights a call does not explain."""
+    return (_departures(call, seen) > WITHIN).any(-1)
+
+
+def _departures(call: Call, seen: Exercise) -> Float[Tensor, "h n"]:
+    """By how much each query's weights are off at most; 0 for queries that see nothing."""
     seeing = call.allowed[0].cpu().any(-1)
     off = torch.cat([(_pattern(call, seen, h) - seen.pattern[h]).abs().amax(-1) for h in _blocks(seen)])
-    return (off.masked_fill(~seeing.expand_as(off), 0.0).nan_to_num(1.0) > WITHIN).any(-1)
+    return off.masked_fill(~seeing.expand_as(off), 0.0).nan_to_num(1.0)
 
 
 def _factor(call: Call, seen: Exercise) -> float:
@@ -189,7 +197,13 @@ def _looks(call: Call, seen: Exercise, wrong: Bool[Tensor, " h"]) -> str:
         return "weights as of queries and keys that are normalised in the function"
     if order := _order(call, seen):
         return f"heads have the weights of heads {', '.join(map(str, order))}"
-    return "other weights"
+    return _other_weights(_departures(call, seen)[wrong])
+
+
+def _other_weights(off: Float[Tensor, "h n"]) -> str:
+    """By how much weights are off at most, and which query's."""
+    query = int(off.amax(0).argmax())
+    return f"weights off by up to {off.max():.2g}, most at query {query}"
 
 
 def _order(call: Call, seen: Exercise) -> list[int]:

@@ -244,6 +244,7 @@ class Audit:
             its queries and keys.
         unseen: Parts of a model of texts that take pictures or sounds and were not audited, "" for none.
         serving_modes: A record per serving mode that was looked at.
+        served_tokens: Tokens that those took, 0 if there are none.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         unexercised: Inputs of the architecture that change its kernels and were not given, in words.
         further: Those that further passes had, in words.
@@ -278,6 +279,7 @@ class Audit:
     indexers: tuple[LayerRecord, ...] = ()
     further: tuple[str, ...] = ()
     ignored: tuple[IgnoredRecord, ...] = ()
+    served_tokens: int = 0
 
     @property
     def outcome(self) -> AuditOutcome:

@@ -1,7 +1,7 @@
 """Summands of logits with relative terms, from a layer's weights and the content that entered it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -220,10 +220,18 @@ def _disentangled(
         last, middle = scores.shape[-1] - 1, scores.shape[-1] // 2
         return lambda at: scores[..., (at + middle).clamp(0, last)]
 
-    return [
+    parts = [
         constant(CONTENT, factor, (queries * keys).sum(-1)),
         *(Summand(name, factor, met(name)) for name in term.parts),
     ]
+    talking = old and declaration.get("talking_head")
+    return [_mixed(part, own.head_logits_proj) for part in parts] if talking else parts
+
+
+def _mixed(part: Summand, heads: nn.Linear) -> Summand:
+    """A summand of logits that talking heads mix (Shazeer et al., 2020)."""
+    weight = heads.weight.detach().double()
+    return replace(part, values=lambda at: torch.einsum("gh,bhn->bgn", weight, part.values(at)))
 
 
 def _met(

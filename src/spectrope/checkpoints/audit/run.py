@@ -35,6 +35,7 @@ from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.decays import LinearAudit
 from spectrope.checkpoints.audit.declaration import declared_clip
+from spectrope.checkpoints.audit.declared_scale import talking_alone
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.further import FurtherPasses, not_exercised, with_further
@@ -64,6 +65,7 @@ OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 LATER = "serving modes, which are only checked if nothing differs in a plain forward pass"
 IN_BLOCKS = "serving modes in block-sparse attention"
 CLIPPING = "the clipping of queries, keys and values (clip_qkv)"
+TALKING = "the factor on products that heads mix (talking_head)"
 SHORTEST = 16  # Tokens of a text.
 READ_BY_SHAPE = frozenset({"cpmant", "squeezebert"})  # A length that is the width would hide the axes.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
@@ -211,6 +213,7 @@ def audit(
         far=far,
         impacts=tuple(tuple(next(impacts) for _ in some) for some in every),
         serving_modes=tuple(one for one in served if one not in refused),
+        served_tokens=tokens if served else 0,
         unserved=(LATER,)
         if serving_modes is None and not right
         else (*map(str, refused), *blocks, *(uncrossed(compared, tokens) if served else ())),
@@ -225,6 +228,7 @@ def audit(
             *indexing.unread(indexed),
             *_compressed(inner),
             *((CLIPPING,) if declared_clip(declaration) else ()),
+            *((TALKING,) if talking_alone(declaration) else ()),
         ),
         decays=decays,
         vision=vision,

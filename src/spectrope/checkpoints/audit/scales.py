@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from spectrope.checkpoints.audit.compare import GAIN, Discrepancy
 from spectrope.checkpoints.audit.declaration import layer_type
+from spectrope.checkpoints.audit.declared_scale import talking_alone
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.records import LayerRecord
 
@@ -25,7 +26,7 @@ def compare_scales(
         declaration: Of the model.
         noise: Relative rounding error of the model's arithmetic.
     """
-    if declaration.get(PER_LAYER):
+    if declaration.get(PER_LAYER) or talking_alone(declaration):
         return tuple(records)
     usual = _usual_scales(records, declaration)
     return tuple(_judged(one, usual[_like(one, declaration)], max(GAIN, 10 * noise)) for one in records)

@@ -152,7 +152,8 @@ def _of_texts(audit: "Audit") -> str:
     modes_of = [one.mode for one in audit.serving_modes]
     served = ", ".join(mode for mode in modes_of if not mode.startswith(LONG))
     alike = (
-        f" Serving modes ({served}) have the kernels of a plain forward pass, over few tokens."
+        f" Serving modes ({served}) over {audit.served_tokens} tokens have the kernels of a plain forward "
+        "pass, and its outputs of attention for varied content."
         if served
         else ""
     )

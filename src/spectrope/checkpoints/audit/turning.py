@@ -15,6 +15,7 @@ from spectrope.checkpoints.audit.rotary import Rotation
 
 UNEVEN = 0.1  # Largest departure of a phase from a line, in radians, that is left to rounding.
 ALIKE = 0.02  # Relative difference of the slowdowns of two pairs that are taken for one.
+CHANCE = 0.1  # Radians per position beyond which some number of whole turns may fit by chance.
 
 
 def phase_bound(length: int, noise: float) -> float:
@@ -70,8 +71,9 @@ def _with_whole_turns(rotation: Rotation, declared: Turning | None, resolved: fl
         if (wanted := declared.frequencies[j]) <= 0:
             continue
         if ratio is not None:
-            nearest = found[j] + 2 * math.pi * round((wanted * ratio - found[j]) / (2 * math.pi))
-            if math.isclose(nearest, wanted * ratio, rel_tol=ALIKE):
+            likely = wanted * ratio
+            nearest = found[j] + 2 * math.pi * round((likely - found[j]) / (2 * math.pi))
+            if abs(nearest - likely) <= min(ALIKE * abs(likely), CHANCE):
                 found[j] = nearest
         if abs(found[j]) * ALIKE > 2 * max(rotation.errors[j], resolved):
             ratio = found[j] / wanted

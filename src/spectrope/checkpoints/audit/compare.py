@@ -357,8 +357,8 @@ def _mask(expected: Mask, effective: Mask, length: int, *, ahead: bool) -> Itera
         return
     if effective.shape == "bidirectional window" and expected.shape == "causal window":
         return
-    one_sided = ahead and expected.shape == "bidirectional window" and expected.size is not None
-    if one_sided:
+    one_sided = ahead and expected.shape == "bidirectional window"
+    if one_sided and expected.size is not None:
         expected = Mask("causal window", expected.size + 1)
     if expected != effective:
         first, second = (

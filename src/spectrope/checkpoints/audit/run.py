@@ -98,10 +98,10 @@ def audit(
             selects all.
         dtype: For checkpoints: floating-point type of the computation; "auto" is the checkpoint's.
         device: For checkpoints: device to compute on.
-        serving_modes: Whether to compare kernels and outputs of attention in decoding from caches, chunked
-            prefill, padding, packing, with embeddings in the place of tokens and with special tokens with
-            those of a plain forward pass. None does so if no layer differs, and omits serving modes in which
-            the model does not run; with True they leave the audit incomplete.
+        serving_modes: Whether to compare kernels and outputs of attention in decoding from caches, beam
+            search, chunked prefill, padding, packing, with embeddings in the place of tokens and with special
+            tokens with those of a plain forward pass. None does so if no layer differs, and omits serving
+            modes in which the model does not run; with True they leave the audit incomplete.
         reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
         batch: Number of random vectors, one per row of the batch.
         seed: Seed of the random vectors.

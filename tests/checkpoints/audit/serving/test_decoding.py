@@ -8,7 +8,7 @@ import torch
 from tests.checkpoints.audit.injections import Inject, attending, options
 from tests.checkpoints.audit.museum import COOL, LENGTH, Exhibit, of
 from transformers import masking_utils
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, StaticCache, StaticLayer
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, StaticCache, StaticLayer
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.text import closing
@@ -313,6 +313,29 @@ def short_unmasked(own, q, k, v, mask, given):
     return own(q, k, v, torch.ones(1, 1, n, n).bool() if 1 < n == k.shape[2] <= 16 else mask)
 
 
+def rows_kept(*parts, layers=None):
+    """Some parts of a cache keep their rows where beam search exchanges them."""
+
+    def inject(model, patch):
+        own = Cache.reorder_cache
+
+        def reorder(self, order):
+            chosen = [x for n, x in enumerate(self.layers) if layers is None or n in layers]
+            kept = [(layer, part, getattr(layer, part)) for layer in chosen for part in parts]
+            own(self, order)
+            for layer, part, before in kept:
+                setattr(layer, part, before)
+
+        patch.setattr(Cache, "reorder_cache", reorder)
+
+    return inject
+
+
+def third_as_second(own, q, k, v, mask, given):
+    rows = [0, 1, 1] if len(q) == 3 else range(len(q))
+    return own(q, k[[*rows]], v[[*rows]], mask)
+
+
 def values_moved(model, patch):
     """The values of single tokens are written with a sign that changes from one to the next."""
     own = DynamicLayer.update
@@ -386,6 +409,15 @@ FAULTS = {
     "keys and values in another order": Served(
         "bloom", cached(DynamicLayer, of_single(lambda k, v: (k.flip(2), v.flip(2)))), DECODED,
         "output of layer 0 for varied content",
+    ),
+    "values keep their rows in beam search": Served(
+        "llama", rows_kept("values"), "beam search", "decoded behind a cache whose rows were exchanged"
+    ),
+    "one layer keeps its rows in beam search": Served(
+        "gpt2", rows_kept("keys", "values", layers=(1,)), "beam search", "output of layer 1 for varied content"
+    ),
+    "the third row reads the second": Served(
+        "qwen3", attending(third_as_second), "beam search", "output of layer 0 for varied content"
     ),
     "values of a chunk one slot off": Served(
         "qwen2", cached(DynamicLayer, new_values_turned), "chunked prefill", "output of layer 0"

@@ -56,7 +56,7 @@ def test_every_serving_mode_of_an_unmodified_model_agrees(family):
 def test_serving_modes_are_no_longer_than_the_model_s_positions(positions):
     model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": positions})
     found = audit(model, serving_modes=True)
-    assert [record.verdict for record in found.serving_modes] == ["matches"] * 8
+    assert [record.verdict for record in found.serving_modes] == ["matches"] * 9
 
 
 @pytest.mark.parametrize(("window", "tokens"), [(24, 68), (100, 104), (4096, 68)])
@@ -137,6 +137,7 @@ def test_a_serving_mode_that_the_model_refuses_is_one_of_which_nothing_can_be_to
     assert {record.mode: record.verdict for record in found.serving_modes} == {
         "cached decoding": "cannot tell",
         "static cache": "cannot tell",
+        "beam search": "matches",
         "left padding": "cannot tell",
         "chunked prefill": "matches",
         "right padding": "matches",

@@ -2,10 +2,6 @@
 
 import contextlib
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any
-
-import torch
 
 from spectrope.checkpoints.adapters import Inputs
 from spectrope.checkpoints.audit.compare import Discrepancy
@@ -47,16 +43,10 @@ def _in_chunks(served: ServedModel, first: int, *, bare: bool = False) -> list[D
     """
     ids, prompt = Inputs(1, served.tokens).of(served.model)["input_ids"], served.prompt
     turn = (*range(first, first + 1 + ANSWER), first + ANSWER + DRAFT)
-    ends = sorted({0, *(min(end, prompt) for end in (*turn, BLOCK)), prompt, served.tokens})
-    places = torch.arange(served.tokens, device=ids.device)[None]
+    ends = sorted({*(min(end, prompt) for end in (*turn, BLOCK)), prompt, served.tokens})
 
     def run() -> None:
-        past: dict[str, Any] = {}
-        for start, stop in pairwise(ends):
-            named: dict[str, Any] = {} if bare else {"attention_mask": torch.ones_like(ids[:, :stop])}
-            if not bare and "position_ids" in served.arguments:  # as `generate` gives them
-                named["position_ids"] = places[:, start:stop]
-            out = served.model(input_ids=ids[:, start:stop], use_cache=True, **named, **past)
-            past = {"past_key_values": out.past_key_values}
+        for _ in served.in_pieces(ids, ends, bare=bare):
+            pass
 
     return served.consecutive(served.served(run)) or other_outputs(served, run, Text(0, slice(None)))

@@ -31,12 +31,14 @@ class Text(NamedTuple):
         slots: Of the row.
         note: Which text it is, in words.
         number: Texts of different numbers have no token in common.
+        first: Its token in the first of these slots.
     """
 
     row: int
     slots: slice
     note: str = ""
     number: int = 0
+    first: int = 0
 
 
 def other_outputs(served: ServedModel, run: Callable[[], Any], *texts: Text) -> list[Discrepancy]:
@@ -52,7 +54,8 @@ def other_outputs(served: ServedModel, run: Callable[[], Any], *texts: Text) -> 
     """
     places = torch.arange(served.tokens).repeat(1 + max(one.row for one in texts), 1)
     for one in texts:
-        places[one.row, one.slots] = served.places(len(places[one.row, one.slots]), one.number)
+        stop = one.first + len(places[one.row, one.slots])
+        places[one.row, one.slots] = served.places(stop, one.number)[one.first :]
     found, beside = served.varied(run, places), any(one.slots != slice(None) for one in texts)
     findings: list[Discrepancy] = []
     for module, outputs in found.outputs.items():
@@ -94,10 +97,10 @@ def _differing(
     for (nth, whole), text in product(enumerate(states), texts):
         got = whole[text.row, text.slots].double()
         length = len(range(*text.slots.indices(served.tokens))) if module in served.crossing else len(got)
-        plain = part(served.plain(length, text.number)).get(module)
+        plain = part(served.plain(text.first + length, text.number)).get(module)
         if plain is None:
             continue
-        wanted = plain[nth][0, : len(got)].double()
+        wanted = plain[nth][0, text.first : text.first + len(got)].double()
         sizes = wanted.norm(dim=-1)
         off = (got - wanted).norm(dim=-1) / sizes.clamp(min=FAINT * sizes.max()).clamp(min=TINY)
         if not bool(off.max() <= max(ALIKE, ROUNDINGS * served.noise)):

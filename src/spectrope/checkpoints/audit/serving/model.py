@@ -2,10 +2,10 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import torch
@@ -172,6 +172,28 @@ class ServedModel:
     def forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
         """Run the model on so many tokens, in as many rows as the mask has."""
         return self.model(**Inputs(1 if mask is None else len(mask), length).of(self.model, mask), **given)
+
+    def in_pieces(
+        self, ids: Int[Tensor, "b t"], ends: Sequence[int], *, bare: bool = False
+    ) -> Iterator[tuple[int, Any]]:
+        """Run the model on tokens in several passes, each behind the cache of those before it.
+
+        Args:
+            ids: The tokens.
+            ends: Where each pass ends.
+            bare: Whether the model is given tokens and a cache alone, and without positions or a mask.
+
+        Yields:
+            The end of each pass, and the cache that it leaves.
+        """
+        places, past = torch.arange(ids.shape[1], device=ids.device).expand_as(ids), {}
+        for start, stop in pairwise((0, *ends)):
+            named: dict[str, Any] = {} if bare else {"attention_mask": torch.ones_like(ids[:, :stop])}
+            if not bare and "position_ids" in self.arguments:  # as `generate` gives them
+                named["position_ids"] = places[:, start:stop]
+            out = self.model(input_ids=ids[:, start:stop], use_cache=True, **named, **past)
+            past = {"past_key_values": out.past_key_values}
+            yield stop, out.past_key_values
 
     def generate(self, ids: Int[Tensor, "b t"], mask: Int[Tensor, "b t"], steps: int, **how: Any) -> Any:
         """Decode so many tokens greedily behind prompts, in the library's own way."""

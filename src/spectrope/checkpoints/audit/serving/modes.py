@@ -7,6 +7,7 @@ from functools import partial
 from spectrope.checkpoints.adapters import POOLS
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.records import ServingRecord
+from spectrope.checkpoints.audit.serving.beams import beams
 from spectrope.checkpoints.audit.serving.chunks import chunked, takes_chunks
 from spectrope.checkpoints.audit.serving.decoding import decoded, decoded_from_static, has_static_cache
 from spectrope.checkpoints.audit.serving.embedded import EMBEDDED, embedded, takes_embeddings
@@ -20,6 +21,7 @@ from spectrope.checkpoints.audit.text import KEYS_ALONE, LONG
 
 STATIC_CACHE = "static cache"
 DECODING = "cached decoding"
+BEAMS = "beam search"
 Mode = Callable[[ServedModel], list[Discrepancy]]
 
 
@@ -28,6 +30,8 @@ def serving_records(served: ServedModel) -> Iterator[ServingRecord]:
     alone: dict[str, set[str]] = {}
     for name, mode in _modes(served).items():
         try:
+            if name == BEAMS and alone[DECODING]:
+                raise Refused("tokens that are decoded without it differ already")
             outcome = _record(name, mode(served))
         except Refused as refusal:
             outcome = ServingRecord(name, "cannot tell", (), str(refusal))
@@ -50,6 +54,8 @@ def _modes(served: ServedModel) -> dict[str, Mode]:
         if not two_stacks and takes_long_cache(served):
             modes[f"{LONG} {served.past}{'' if chooses_places(served) else KEYS_ALONE}"] = far_behind
         if not two_stacks:
+            if DECODING in modes:
+                modes[BEAMS] = beams
             modes["left padding"] = partial(padded, tokens=slice(served.padding, served.prompt))
     if serves and not two_stacks and takes_chunks(served):
         modes["chunked prefill"] = chunked

@@ -7,8 +7,14 @@ is sampled every 2 ms, from the end of a short audit of the same model. Run as
 `python -m benchmarks.audit_memory folder` audits a Llama with 24 layers of width 1024 from a sharded folder
 instead: once with all weights in memory, once with those of one layer. Resident memory is counted from after
 the imports.
+
+`python -m benchmarks.audit_memory returned` audits the six models of `benchmarks.audit` at 512 positions, in
+all serving modes, in processes that return freed blocks to the system at once (glibc's `M_MMAP_THRESHOLD`),
+which is slow. That shows how much memory is in use at a time. Beside it stands a forward pass of two
+sequences of the same model, without its head.
 """
 
+import ctypes
 import json
 import multiprocessing
 import sys
@@ -20,7 +26,8 @@ from typing import Any
 import psutil
 import torch
 import transformers
-from benchmarks.harness import store
+from benchmarks.audit import AUDIT_LENGTH, AUDITED
+from benchmarks.harness import peak_mib, store
 
 import spectrope as sp
 from spectrope.checkpoints.adapters import mapped
@@ -37,6 +44,7 @@ LARGE: dict[str, Any] = {
     "vocab_size": 32000,
 }
 LONG = 8192
+M_MMAP_THRESHOLD, RETURNED = -3, 2**16  # Blocks from so many bytes on are returned when they are freed.
 CASES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
     ("Llama", "LlamaForCausalLM", LLAMA, 2048),
     ("Llama", "LlamaForCausalLM", LLAMA, 8192),
@@ -98,6 +106,35 @@ def both_ways() -> None:
     store("audit_folder", rows, {"model_mib": whole, "layer_mib": layer})
 
 
+def in_use(architecture: str, fields: dict[str, Any]) -> tuple[float, float]:
+    """MiB in use at most in an audit, and in a forward pass of two sequences without the head."""
+    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, RETURNED)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    cls = getattr(transformers, architecture)
+    model = cls(cls.config_class(**fields)).eval()
+    found = sp.audit(model, length=64, watch=sp.unwatched)
+    assert found.ok, "a model that applies what it declares does not match"
+    ids = torch.zeros(2, AUDIT_LENGTH, dtype=torch.long)
+    with torch.no_grad():
+        forward = peak_mib(lambda: model.base_model(ids))
+    audit = peak_mib(lambda: sp.audit(model, length=AUDIT_LENGTH, watch=sp.unwatched))
+    if audit is None or forward is None:
+        sys.exit("memory is measured on Linux with glibc alone")
+    return audit, forward
+
+
+def returned() -> None:
+    """A row per model of `benchmarks.audit`."""
+    rows = []
+    for architecture, fields in AUDITED:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            audit, forward = pool.apply(in_use, (architecture, fields))
+        rows.append({"label": architecture, "audit_mib": audit, "forward_mib": forward})
+        print(f"{architecture:>20} {audit:>6.0f} MiB, a forward pass {forward:>6.0f} MiB", flush=True)
+    store("audit_in_use", rows)
+
+
 def _added(call: Callable[[], object]) -> float:
     process, ended = psutil.Process(), threading.Event()
     before = peak = process.memory_info().rss
@@ -127,4 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    both_ways() if sys.argv[1:] == ["folder"] else main()
+    {"folder": both_ways, "returned": returned}.get("".join(sys.argv[1:]), main)()

@@ -414,7 +414,7 @@ FAULTS = {
         "llama", rows_kept("values"), "beam search", "decoded behind a cache whose rows were exchanged"
     ),
     "one layer keeps its rows in beam search": Served(
-        "gpt2", rows_kept("keys", "values", layers=(1,)), "beam search", "output of layer 1 for varied content"
+        "gpt2", rows_kept("keys", "values", layers=(1,)), "beam search", "output of layer 1"
     ),
     "the third row reads the second": Served(
         "qwen3", attending(third_as_second), "beam search", "output of layer 0 for varied content"

@@ -164,4 +164,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    {"folder": both_ways, "returned": returned}.get("".join(sys.argv[1:]), main)()
+    wanted, parts = sys.argv[1:] or [""], {"": main, "folder": both_ways, "returned": returned}
+    if len(wanted) > 1 or wanted[0] not in parts:
+        sys.exit(
+            f"benchmarks.audit_memory takes {' or '.join(filter(None, parts))}, or nothing; got {wanted}"
+        )
+    parts[wanted[0]]()

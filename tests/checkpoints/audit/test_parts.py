@@ -47,6 +47,8 @@ def test_masks_are_recognised(allowed, mask):
     [
         (LAG > 0, "causal without the query's own key"),
         ((LAG > 0) & (LAG < 5), "causal window 5 without the query's own key"),
+        (LAG < 0, "bidirectional but for 78 pairs, the first of query 0 and key 0"),
+        (LAG > 20, "no key at all"),
         ((LAG >= 0) & (LAG != 3), "causal but for 9 pairs, the first of query 3 and key 0"),
     ],
 )

@@ -108,6 +108,11 @@ def function(
     return inject
 
 
+def weights_doubled(model: nn.Module, _: pytest.MonkeyPatch) -> None:
+    for dropout in of_layers(model, "self.dropout"):
+        dropout.register_forward_hook(lambda *called: 2 * called[-1])
+
+
 def head_alone(own: Any, x: Tensor, head: int, change: Callable[[Tensor], Tensor]) -> Tensor:
     chosen = torch.arange(x.shape[1], device=x.device)[:, None, None] == head
     return torch.where(chosen, change(x), x)
@@ -217,6 +222,9 @@ FAULTS = (
     Fault("factor of one term alone", "deberta",
           function(modeling_deberta, "scaled_size_sqrt", lambda own, q, n: own(q, 1)), of(404),
           "0.14434 declared, 0.25"),
+    Fault("weights doubled", "deberta",
+          weights_doubled,
+          of(407), "other weights effective (off by up to"),
     Fault("logits of heads are not mixed", "deberta",
           attributes("forward", lambda x: x, "head_logits_proj"), of(303), "logits off by up to",
           {"talking_head": True}),

@@ -102,8 +102,8 @@ def test_a_match_ends_with_0(checkpoints, capsys):
         "One token after 126 others sees all keys that it is given, and its query is that of a pass of three"
     )
     assert (
-        ") over 68 tokens have the kernels of a plain forward pass, and its outputs of attention for varied "
-        f"content. {long} tokens. Not checked: "
+        ") over up to 68 tokens have the kernels of a plain forward pass, and its outputs of attention for "
+        f"varied content. Beam search has these outputs, too. {long} tokens. Not checked: "
     ) in closed
 
 

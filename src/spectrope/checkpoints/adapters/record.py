@@ -100,8 +100,8 @@ class _Products(TorchFunctionMode):
             self._multiply(both)
             if self.waiting is not None and both is not None:
                 pattern, v = _weighted(self.waiting, *both)
-                talking = hasattr(self.model.get_submodule(self.waiting.module), TALKING)
-                self._hand_over(None if talking else pattern, v)
+                talking = getattr(self.model.get_submodule(self.waiting.module), TALKING, None)
+                self._hand_over(pattern if talking is None else None, v)
         elif name == "softmax":
             self._softmax(args[0])
         return func(*args, **kwargs)

@@ -361,9 +361,7 @@ def _mask(expected: Mask, effective: Mask, length: int, *, ahead: bool) -> Itera
     if one_sided and expected.size is not None:
         expected = Mask("causal window", expected.size + 1)
     if expected != effective:
-        first, second = (
-            _of_past(one) if one_sided else one.words or str(one) for one in (expected, effective)
-        )
+        first, second = (_of_past(one) if one_sided else one.description for one in (expected, effective))
         yield Discrepancy("mask", first, second)
 
 
@@ -371,7 +369,7 @@ def _of_past(mask: Mask) -> str:
     """Past keys that a mask shows, in words that do not say how it was declared."""
     if mask.shape == "causal window" and mask.size:
         return f"past keys up to lag {mask.size - 1}"
-    return "all past keys" if mask.shape == "causal" else mask.words or str(mask)
+    return "all past keys" if mask.shape == "causal" else mask.description
 
 
 def _scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Discrepancy]:

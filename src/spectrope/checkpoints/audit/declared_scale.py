@@ -58,7 +58,8 @@ def declared_scale(declaration: Declaration, layer: int, layer_type: str, width:
 
 def talking_alone(declaration: Declaration) -> bool:
     """Whether heads mix their products, of which no relative term is told apart: no head's factor is seen."""
-    return bool(declaration.get("talking_head")) and declared_relative(declaration, "") is None
+    talks = declaration.model_type == "deberta" and bool(declaration.get("talking_head"))
+    return talks and declared_relative(declaration, "") is None
 
 
 def declared_softcap(declaration: Declaration) -> float:

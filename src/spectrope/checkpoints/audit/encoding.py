@@ -44,6 +44,11 @@ class Mask:
     ahead: int = field(default=0, compare=False)
     words: str = field(default="", compare=False)
 
+    @property
+    def description(self) -> str:
+        """Its rule, or how it departs from the nearest one."""
+        return self.words or str(self)
+
     def __str__(self) -> str:
         return self.shape if self.size is None else f"{self.shape} {self.size}"
 
@@ -66,19 +71,20 @@ def describe_mask(allowed: Bool[Tensor, "b h i j"]) -> Mask:
 
 def _rule(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> Mask:
     candidates = _candidates(allowed, lag)
-    off = [_drawn(mask, lag) != allowed for mask in candidates]
-    wrong = [int(pairs.sum()) for pairs in off]
-    least = min(range(len(wrong)), key=lambda n: wrong[n])
-    return (
-        candidates[least] if not wrong[least] else Mask("other", words=_nearly(candidates[least], off[least]))
-    )
+    fitting = next((mask for mask in candidates if torch.equal(_drawn(mask, lag), allowed)), None)
+    if fitting is not None:
+        return fitting
+    if not bool(allowed.any()):
+        return Mask("other", words="no key at all")
+    nearest = min(candidates, key=lambda mask: int((_drawn(mask, lag) != allowed).sum()))
+    return Mask("other", words=_nearly(nearest, _drawn(nearest, lag) != allowed))
 
 
 def _nearly(mask: Mask, off: Bool[Tensor, "n n"]) -> str:
     """How a mask departs from the rule that is nearest to it."""
     if torch.equal(off, torch.eye(len(off), dtype=torch.bool, device=off.device)):
         return f"{mask} without the query's own key"
-    query, key = (int(at) for at in off.nonzero()[0])
+    query, key = divmod(int(off.flatten().to(torch.uint8).argmax()), len(off))
     return f"{mask} but for {int(off.sum())} pairs, the first of query {query} and key {key}"
 
 
@@ -88,8 +94,8 @@ def _candidates(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> list[M
     masks = [
         Mask("causal"),
         Mask("bidirectional"),
-        Mask("causal window", reach + 1),
-        Mask("bidirectional window", reach),
+        *([Mask("causal window", reach + 1)] if reach >= 0 else []),
+        *([Mask("bidirectional window", reach)] if reach > 0 else []),
     ]
     return [*masks, Mask("causal chunk", int(hidden[0]))] if len(hidden) else masks
 

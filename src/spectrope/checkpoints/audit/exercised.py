@@ -18,6 +18,7 @@ BLOCK = 2**20  # Weights that are looked at together.
 WITHIN = 1e-3  # Largest departure of a weight, of at most 1, that is left to rounding.
 MASKS = frozenset({"SPE201", "SPE202"})
 BIASES = frozenset({"SPE110", "SPE301", "SPE302", "SPE303"})
+OTHER = "other weights"
 RESPECT, EXPECTED = "attention function", "softmax of the masked logits, times the values"
 
 
@@ -70,7 +71,7 @@ def _used(call: Call) -> Iterator[Discrepancy]:
     )
     wrong = off.amax(1) > max(WITHIN, 4 * eps)
     if bool(wrong.any()):
-        yield from _named(wrong.nonzero().flatten().tolist(), len(off), _other_weights(off[wrong]))
+        yield from _named(wrong.nonzero().flatten().tolist(), len(off), OTHER, _by_how_much(off[wrong]))
 
 
 def _seen(seen: Exercise) -> Bool[Tensor, "1 h n m"]:
@@ -179,12 +180,16 @@ def _unexplained(call: Call, seen: Exercise) -> Iterator[Discrepancy]:
         heads = len(seen.k)
         yield Discrepancy(RESPECT, EXPECTED, f"query head h reads key-value head h mod {heads}")
         return
-    yield from _named(wrong.nonzero().flatten().tolist(), len(wrong), _looks(call, seen, wrong))
+    looks = _looks(call, seen, wrong)
+    note = _by_how_much(_departures(call, seen)[wrong]) if looks == OTHER else ""
+    yield from _named(wrong.nonzero().flatten().tolist(), len(wrong), looks, note)
 
 
 def _looks(call: Call, seen: Exercise, wrong: Bool[Tensor, " h"]) -> str:
     """What the weights of heads that nothing explains look like."""
     sums = seen.pattern.sum(-1)
+    if not bool(seen.pattern[wrong].isfinite().all()):
+        return "weights that are not finite"
     if _signed(seen):
         return f"weights down to {seen.pattern.min():.3g}, as where outputs are changed after softmax"
     if bool((sums[wrong] - 1).abs().amax() > WITHIN) and call.sinks is None:
@@ -197,13 +202,12 @@ def _looks(call: Call, seen: Exercise, wrong: Bool[Tensor, " h"]) -> str:
         return "weights as of queries and keys that are normalised in the function"
     if order := _order(call, seen):
         return f"heads have the weights of heads {', '.join(map(str, order))}"
-    return _other_weights(_departures(call, seen)[wrong])
+    return OTHER
 
 
-def _other_weights(off: Float[Tensor, "h n"]) -> str:
+def _by_how_much(off: Float[Tensor, "h n"]) -> str:
     """By how much weights are off at most, and which query's."""
-    query = int(off.amax(0).argmax())
-    return f"weights off by up to {off.max():.2g}, most at query {query}"
+    return f"off by up to {off.max():.2g}, most at query {int(off.amax(0).argmax())}"
 
 
 def _order(call: Call, seen: Exercise) -> list[int]:
@@ -220,10 +224,10 @@ def _tiles(call: Call, seen: Exercise) -> bool:
     return _explains(call, turned)
 
 
-def _named(heads: list[int], of: int, text: str) -> Iterator[Discrepancy]:
+def _named(heads: list[int], of: int, text: str, note: str = "") -> Iterator[Discrepancy]:
     """One finding of all heads, or one of each."""
     if len(heads) == of:
-        yield Discrepancy(RESPECT, EXPECTED, text)
+        yield Discrepancy(RESPECT, EXPECTED, text, note)
         return
     for head in heads:
-        yield Discrepancy(f"{RESPECT} of head {head}", EXPECTED, text, head=head)
+        yield Discrepancy(f"{RESPECT} of head {head}", EXPECTED, text, note, head=head)

@@ -20,6 +20,7 @@ PICTURES = (
 )
 WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted rows of a projection)"
 LONG = "one token after"  # Begins the name of a serving mode in which the keys before are zeros.
+BEAMS = "beam search"  # A serving mode of which outputs alone are compared.
 KEYS_ALONE = ", keys alone"  # Ends it where its query is not compared.
 UNREAD = "its form of attention is not supported"
 PARTLY = "it takes a further softmax, of a form that is not supported"
@@ -150,13 +151,14 @@ def _of_texts(audit: "Audit") -> str:
     unseen = [*_beyond(audit), modes, *audit.unserved, audit.unseen, untried, *audit.unexercised, WEIGHTS]
     tried = "" if names else ", outputs of attention functions for random inputs"
     modes_of = [one.mode for one in audit.serving_modes]
-    served = ", ".join(mode for mode in modes_of if not mode.startswith(LONG))
+    served = ", ".join(mode for mode in modes_of if not mode.startswith(LONG) and mode != BEAMS)
     alike = (
-        f" Serving modes ({served}) over {audit.served_tokens} tokens have the kernels of a plain forward "
-        "pass, and its outputs of attention for varied content."
+        f" Serving modes ({served}) over up to {audit.served_tokens} tokens have the kernels of a plain "
+        "forward pass, and its outputs of attention for varied content."
         if served
         else ""
     )
+    alike += " Beam search has these outputs, too." if BEAMS in modes_of else ""
     for mode in (mode for mode in modes_of if mode.startswith(LONG)):
         compared = "" if mode.endswith(KEYS_ALONE) else ", and its query is that of a pass of three tokens"
         others = mode.removesuffix(KEYS_ALONE).removeprefix(LONG)

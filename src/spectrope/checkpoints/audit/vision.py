@@ -130,7 +130,7 @@ class TowerAudit:
         if list(windows) != wanted and sum(windows) == sum(wanted):
             yield Discrepancy("mask", _windows(wanted), _windows(windows))
         elif not bool(call.allowed.all()):
-            yield Discrepancy("mask", "unlimited", str(describe_mask(call.allowed)))
+            yield Discrepancy("mask", "unlimited", describe_mask(call.allowed).description)
         scale = call.q.shape[-1] ** -0.5
         if call.scale is not None and abs(call.scale - scale) > max(GAIN, 10 * self.noise) * scale:
             residual = abs(call.scale / scale - 1)

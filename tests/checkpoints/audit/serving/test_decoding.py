@@ -331,6 +331,29 @@ def rows_kept(*parts, layers=None):
     return inject
 
 
+def exchanging_nothing(model, patch):
+    patch.setattr(type(model), "_reorder_cache", lambda self, cache, order: cache, raising=False)
+
+
+def has_token(given, token):
+    return given.get("input_ids") is not None and bool((given["input_ids"] == token).any())
+
+
+def with_values_turned(where):
+    """Values lie one slot off in passes of some inputs."""
+
+    def inject(model, patch):
+        body, turned = model.base_model, []
+        body.register_forward_pre_hook(
+            lambda module, args, given: turned.append(where(module, given)), with_kwargs=True
+        )
+        for name, part in model.named_modules():
+            if name.endswith("v_proj"):
+                part.register_forward_hook(lambda _, args, out: out.roll(1, 1) if turned[-1] else out)
+
+    return inject
+
+
 def third_as_second(own, q, k, v, mask, given):
     rows = [0, 1, 1] if len(q) == 3 else range(len(q))
     return own(q, k[[*rows]], v[[*rows]], mask)
@@ -412,6 +435,22 @@ FAULTS = {
     ),
     "values keep their rows in beam search": Served(
         "llama", rows_kept("values"), "beam search", "decoded behind a cache whose rows were exchanged"
+    ),
+    "beam search of the class's own that exchanges nothing": Served(
+        "olmo2", exchanging_nothing, "beam search", "at token 6"
+    ),
+    "values of embedded tokens turned": Served(
+        "llama",
+        with_values_turned(lambda body, given: given.get("inputs_embeds") is not None),
+        "inputs_embeds",
+        "output of layer 0 for varied content",
+    ),
+    "values beside special tokens turned": Served(
+        "qwen3",
+        with_values_turned(lambda body, given: has_token(given, body.config.bos_token_id)),
+        "special tokens",
+        "output of layer 0 for varied content",
+        declared=(("bos_token_id", 3),),
     ),
     "one layer keeps its rows in beam search": Served(
         "gpt2", rows_kept("keys", "values", layers=(1,)), "beam search", "output of layer 1"
@@ -502,6 +541,17 @@ def test_a_fault_of_serving_is_found_in_its_mode(name, monkeypatch):
     first = found.records[0]
     assert first.where == f"serving mode {one.mode}"
     assert one.said in first.message or any(one.said in record.message for record in found.records)
+
+
+def test_states_of_convolutions_follow_their_rows_in_beam_search(monkeypatch):
+    model = Exhibit("sound", "", "zaya", of("501")).sound()
+
+    def verdict():
+        return {one.mode: one.verdict for one in audit(model, length=LENGTH).serving_modes}["beam search"]
+
+    assert verdict() == "matches"
+    monkeypatch.setattr(Cache, "reorder_cache", lambda self, order: None)
+    assert verdict() == "differs"
 
 
 def test_what_differs_without_padding_is_not_told_again_behind_padding(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.checkpoints.audit import zoo
 from tests.checkpoints.audit.families import FAMILIES, GPT2, GROUPED, ODD, build
-from tests.checkpoints.audit.injections import masked
+from tests.checkpoints.audit.injections import attending, masked
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, RobertaConfig, RobertaForMaskedLM
 from transformers.models.qwen3 import modeling_qwen3
 
@@ -152,6 +152,33 @@ def test_a_serving_mode_that_the_model_refuses_is_one_of_which_nothing_can_be_to
     refused = ("cached decoding (NotImplementedError: no cache here)", "left padding (NotImplementedError")
     assert all(one in " ".join(asked_for_nothing.unserved) for one in refused)
     assert refused[0] in closing(asked_for_nothing)
+
+
+def test_two_tokens_leave_none_to_decode():
+    model = zoo.build(zoo.Variant("doge", "causal"))
+    model.config.keep_window_size = 2
+    found = audit(model, length=40)
+    assert found.ok
+    assert "beam search (so short a text leaves no token to decode)" in found.unserved
+
+
+def test_weights_that_are_not_those_of_softmax_are_told_once(monkeypatch):
+    model = FAMILIES["llama-default"]()
+    attending(lambda own, q, k, v, mask, given: own(q.tanh(), k, v, mask))(model, monkeypatch)
+    found = audit(model, length=32, serving_modes=True)
+    assert all(
+        "other weights effective (off by up to" in str(one) for x in found.layers for one in x.findings
+    )
+    matching = {record.mode for record in found.serving_modes if record.verdict == "matches"}
+    assert {"cached decoding", "static cache", "beam search", "packed sequences"} <= matching
+
+
+def test_a_factor_is_compared_whatever_other_families_call_a_field():
+    model = FAMILIES["llama-default"]()
+    model.config.talking_head = True
+    for layer in model.model.layers:
+        layer.self_attn.scaling *= 2
+    assert {one.code for one in audit(model, length=32).records} == {"SPE404"}
 
 
 def test_a_layer_that_differs_comes_first():

@@ -46,7 +46,6 @@ def _in_chunks(served: ServedModel, first: int, *, bare: bool = False) -> list[D
     ends = sorted({*(min(end, prompt) for end in (*turn, BLOCK)), prompt, served.tokens})
 
     def run() -> None:
-        for _ in served.in_pieces(ids, ends, bare=bare):
-            pass
+        served.in_pieces(ids, ends, bare=bare)
 
     return served.consecutive(served.served(run)) or other_outputs(served, run, Text(0, slice(None)))

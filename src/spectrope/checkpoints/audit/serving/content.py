@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from spectrope.checkpoints.adapters import layer_name
 from spectrope.checkpoints.audit.compare import Discrepancy
-from spectrope.checkpoints.audit.serving.kernels import PLAIN, named_layer
+from spectrope.checkpoints.audit.serving.kernels import PLAIN, Refused, named_layer
 from spectrope.checkpoints.audit.serving.model import ServedModel
 from spectrope.checkpoints.probes.varied_content import Outputs, Varied
 
@@ -41,7 +41,13 @@ class Text(NamedTuple):
     first: int = 0
 
 
-def other_outputs(served: ServedModel, run: Callable[[], Any], *texts: Text) -> list[Discrepancy]:
+def other_outputs(
+    served: ServedModel,
+    run: Callable[[], Any],
+    *texts: Text,
+    required: bool = False,
+    crossing: bool = True,
+) -> list[Discrepancy]:
     """Layers whose output for varied content is not that of a plain forward pass over the same text.
 
     Layers with a convolution of their own are left out where texts lie beside padding or other texts, which
@@ -51,17 +57,24 @@ def other_outputs(served: ServedModel, run: Callable[[], Any], *texts: Text) -> 
         served: The model.
         run: Runs it in a serving mode.
         texts: Those of a batch.
+        required: Whether the mode is refused if no output can be compared, as nothing else of it is.
+        crossing: Whether the encoder has the tokens of the plain forward pass, which cross-attention reads.
+
+    Raises:
+        Refused: If the model does not run so.
     """
     places = torch.arange(served.tokens).repeat(1 + max(one.row for one in texts), 1)
     for one in texts:
         stop = one.first + len(places[one.row, one.slots])
         places[one.row, one.slots] = served.places(stop, one.number)[one.first :]
-    found, beside = served.varied(run, places), any(one.slots != slice(None) for one in texts)
+    found, beside = served.varied(run, places), _are_beside(texts, places)
     findings: list[Discrepancy] = []
+    if required and not found.outputs:
+        raise Refused("no layer's output can be compared")
     for module, outputs in found.outputs.items():
         if beside and _convolves(served.model.get_submodule(module)):
             continue
-        if module in served.crossing and not _reads_encoder(served, found):
+        if module in served.crossing and not (crossing and _reads_encoder(served, found)):
             continue
         crosses = " to the encoder" if module in served.crossing else ""
         about = f"output of {named_layer(module)}{crosses} for varied content"
@@ -71,6 +84,14 @@ def other_outputs(served: ServedModel, run: Callable[[], Any], *texts: Text) -> 
         about = f"input of {named_layer(module)}"
         findings += _differing(served, about, module, states, texts, attrgetter("entering"))
     return findings
+
+
+def _are_beside(texts: tuple[Text, ...], places: Tensor) -> bool:
+    """Whether texts lie beside padding or behind another text, and do not fill their rows."""
+    held = torch.zeros_like(places, dtype=torch.bool)
+    for one in texts:
+        held[one.row, one.slots] = True
+    return not bool(held.all()) or any(one.slots.start and not one.first for one in texts)
 
 
 def _differing(
@@ -98,13 +119,14 @@ def _differing(
         got = whole[text.row, text.slots].double()
         length = len(range(*text.slots.indices(served.tokens))) if module in served.crossing else len(got)
         plain = part(served.plain(text.first + length, text.number)).get(module)
-        if plain is None:
+        if plain is None or not len(got):
             continue
         wanted = plain[nth][0, text.first : text.first + len(got)].double()
         sizes = wanted.norm(dim=-1)
         off = (got - wanted).norm(dim=-1) / sizes.clamp(min=FAINT * sizes.max()).clamp(min=TINY)
         if not bool(off.max() <= max(ALIKE, ROUNDINGS * served.noise)):
-            said = f"off by {100 * off.max().item():.2g} % at token {int(off.argmax())}"
+            token = text.first + int(off.argmax())
+            said = f"off by {100 * off.max().item():.2g} % at token {token}"
             yield Discrepancy(about, PLAIN, said, text.note, by="expected")
 
 

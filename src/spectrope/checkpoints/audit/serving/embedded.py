@@ -5,6 +5,7 @@ from typing import Any
 
 from spectrope.checkpoints.adapters import Inputs
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.content import Text, other_outputs
 from spectrope.checkpoints.audit.serving.model import ServedModel
 
 EMBEDDED = "inputs_embeds"
@@ -22,7 +23,9 @@ def embedded(served: ServedModel) -> list[Discrepancy]:
     received = served.served(run)
     # Longformer also embeds padding, before.
     lasts = {table: looked_up[-1:] for table, looked_up in received.rows.items()}
-    return served.consecutive(replace(received, rows=lasts))
+    return served.consecutive(replace(received, rows=lasts)) or other_outputs(
+        served, run, Text(0, slice(None))
+    )
 
 
 def takes_embeddings(served: ServedModel) -> bool:

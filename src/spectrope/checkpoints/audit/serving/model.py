@@ -174,17 +174,20 @@ class ServedModel:
         return self.model(**Inputs(1 if mask is None else len(mask), length).of(self.model, mask), **given)
 
     def in_pieces(
-        self, ids: Int[Tensor, "b t"], ends: Sequence[int], *, bare: bool = False
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        ids: Int[Tensor, "b t"],
+        ends: Sequence[int],
+        *,
+        bare: bool = False,
+        between: Callable[[int, Any], Any] = lambda _, cache: cache,
+    ) -> None:
         """Run the model on tokens in several passes, each behind the cache of those before it.
 
         Args:
             ids: The tokens.
             ends: Where each pass ends.
             bare: Whether the model is given tokens and a cache alone, and without positions or a mask.
-
-        Yields:
-            The end of each pass, and the cache that it leaves.
+            between: Makes the cache of the next pass of the end of one and the cache that it leaves.
         """
         places, past = torch.arange(ids.shape[1], device=ids.device).expand_as(ids), {}
         for start, stop in pairwise((0, *ends)):
@@ -192,8 +195,7 @@ class ServedModel:
             if not bare and "position_ids" in self.arguments:  # as `generate` gives them
                 named["position_ids"] = places[:, start:stop]
             out = self.model(input_ids=ids[:, start:stop], use_cache=True, **named, **past)
-            past = {"past_key_values": out.past_key_values}
-            yield stop, out.past_key_values
+            past = {"past_key_values": between(stop, out.past_key_values)}
 
     def generate(self, ids: Int[Tensor, "b t"], mask: Int[Tensor, "b t"], steps: int, **how: Any) -> Any:
         """Decode so many tokens greedily behind prompts, in the library's own way."""

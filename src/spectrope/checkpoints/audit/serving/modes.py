@@ -17,11 +17,10 @@ from spectrope.checkpoints.audit.serving.model import ServedModel
 from spectrope.checkpoints.audit.serving.packing import packed
 from spectrope.checkpoints.audit.serving.padding import BEHIND_PADDING, BESIDE_DECODED, FROM_STATIC, padded
 from spectrope.checkpoints.audit.serving.specials import special_tokens, with_specials
-from spectrope.checkpoints.audit.text import KEYS_ALONE, LONG
+from spectrope.checkpoints.audit.text import BEAMS, KEYS_ALONE, LONG
 
 STATIC_CACHE = "static cache"
 DECODING = "cached decoding"
-BEAMS = "beam search"
 Mode = Callable[[ServedModel], list[Discrepancy]]
 
 
@@ -30,7 +29,7 @@ def serving_records(served: ServedModel) -> Iterator[ServingRecord]:
     alone: dict[str, set[str]] = {}
     for name, mode in _modes(served).items():
         try:
-            if name == BEAMS and alone[DECODING]:
+            if name == BEAMS and alone.get(DECODING):
                 raise Refused("tokens that are decoded without it differ already")
             outcome = _record(name, mode(served))
         except Refused as refusal:

@@ -2,6 +2,7 @@
 
 from spectrope.checkpoints.adapters import Inputs
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.serving.content import Text, other_outputs
 from spectrope.checkpoints.audit.serving.model import ServedModel
 
 
@@ -23,4 +24,9 @@ def with_specials(served: ServedModel) -> list[Discrepancy]:
         inputs[name] = inputs[name].clone()
         for nth, token in enumerate(specials, 1):
             inputs[name][0, nth * served.prompt // (len(specials) + 1)] = token
-    return served.consecutive(served.served(lambda: served.model(**inputs)))
+
+    def run() -> None:
+        served.model(**inputs)
+
+    findings = served.consecutive(served.served(run))
+    return findings or other_outputs(served, run, Text(0, slice(None)), crossing=False)

@@ -269,7 +269,7 @@ def test_a_table_that_begins_behind_the_padding_is_audited_as_far_as_it_reaches(
 @pytest.mark.parametrize(("family", "sizes"), [("ViT", SEEN), ("Whisper", HEARD)])
 def test_models_of_images_and_sounds_are_refused(family, sizes):
     model = build(family, "Model", **sizes)
-    with pytest.raises(UnsupportedError, match=f"{family}Model takes no tokens but .*; give a model"):
+    with pytest.raises(UnsupportedError, match=f"{family}Model takes no tokens but .*; give .*a model"):
         audit(model)
     with pytest.raises(UnsupportedError, match="takes no tokens but"):
         drawable_tokens(model)

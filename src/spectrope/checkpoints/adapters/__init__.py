@@ -37,6 +37,7 @@ from spectrope.checkpoints.adapters.sites import (
     rest_of,
 )
 from spectrope.checkpoints.adapters.slices import parse_layers
+from spectrope.checkpoints.adapters.sounds import fixed_positions, is_sound_encoder, scale_of
 from spectrope.checkpoints.adapters.structure import (
     block_of,
     checkpoint_folder,
@@ -79,6 +80,7 @@ __all__ = [
     "equal_tokens_once",
     "evaluating",
     "first_of",
+    "fixed_positions",
     "head_sites",
     "idle_feed_forwards",
     "idle_head",
@@ -86,6 +88,7 @@ __all__ = [
     "in_parts",
     "is_checkpoint",
     "is_library_family",
+    "is_sound_encoder",
     "layer_name",
     "linear_weight",
     "open_model",
@@ -96,6 +99,7 @@ __all__ = [
     "rest_of",
     "running",
     "runs_at",
+    "scale_of",
     "sees_ahead",
     "sees_future",
     "sequences_told_apart",

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spectrope.checkpoints.adapters.sounds import fixed_positions, holds_sounds, is_sound_encoder, sound_of
 from spectrope.checkpoints.adapters.sparse import full_attention_up_to
 from spectrope.core import SpectropeError, UnsupportedError
 
@@ -40,6 +41,8 @@ class Inputs:
 
     def of(self, model: nn.Module, mask: Tensor | None = None) -> dict[str, Any]:
         """Arguments for the model's forward call; `mask` is 1 at tokens and 0 at padding."""
+        if is_sound_encoder(model):
+            return dict(sound_of(model, self.batch, self.length))
         require_tokens(model)
         config: Any = model.config
         ids = torch.full((self.batch, self.length), ordinary_token(model), device=_device(model))
@@ -69,6 +72,8 @@ def short_length(model: nn.Module) -> int:
 
     They are 4, or 4 in the last of blocks that pool, or one more than those that get full attention.
     """
+    if (fixed := fixed_positions(model)) is not None:
+        return fixed
     config: Any = model.config
     if getattr(config, "model_type", "") in POOLS:
         return 4 * 2 ** (config.num_blocks - 1)
@@ -84,7 +89,8 @@ def require_tokens(model: nn.Module) -> None:
     """
     taken = getattr(model, "main_input_name", "input_ids")
     if taken != "input_ids" and not _is_decoder_alone(model):
-        raise UnsupportedError(f"{_name(model)} takes no tokens but {taken}; give a model of text.")
+        encoder = "its encoder (get_encoder()), or " if holds_sounds(model) else ""
+        raise UnsupportedError(f"{_name(model)} takes no tokens but {taken}; give {encoder}a model of text.")
 
 
 def _is_decoder_alone(model: Any) -> bool:
@@ -98,6 +104,8 @@ def trained_length(model: nn.Module) -> int | None:
     A table whose rows up to the padding's are no positions, as RoBERTa's, takes fewer tokens than it has
     rows.
     """
+    if (fixed := fixed_positions(model)) is not None:
+        return fixed
     config: Any = model.config
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions")
@@ -147,6 +155,8 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
         return (
             f"{_name(model)} does not run at length {length}; its configuration gives it {limit} positions."
         )
+    if is_sound_encoder(model):
+        return f"{_name(model)} does not run on a constant sound of {length} positions: {first_line(error)}"
     if others:
         why = first_line(error).rstrip(".")
         return (

@@ -6,6 +6,7 @@ from spectrope.checkpoints.audit.fields import Declaration
 
 # Row at which a table of positions, learned or computed, starts: 0, 2, or the row after the padding's.
 _FIRST = (
+    *("qwen2_audio_encoder", "voxtral_encoder", "audioflamingo3_encoder"),
     *("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "bert", "electra", "albert", "distilbert", "ernie"),
     *("bert-generation", "big_bird", "bigbird_pegasus", "blenderbot", "blenderbot-small", "convbert", "led"),
     *(

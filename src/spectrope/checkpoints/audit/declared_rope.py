@@ -51,6 +51,8 @@ ADJACENT = frozenset(
         "llama4_text",
         "longcat_flash",
         "mistral_large4_text",
+        "moonshine",
+        "pe_audio_encoder",
         "roformer",
         "youtu",
     ]
@@ -89,6 +91,7 @@ HALVES = frozenset(
         "glm4_moe",
         "glm4v_moe_text",
         "glm_image_text",
+        "glmasr_encoder",
         "gpt_neox",
         "gpt_neox_japanese",
         "gpt_oss",
@@ -167,6 +170,7 @@ HALVES = frozenset(
         "t5_gemma_module",
         "ultrabert",
         "vaultgemma",
+        "voxtral_realtime_encoder",
     ]
 )
 BACKWARDS = frozenset({"nanochat"})

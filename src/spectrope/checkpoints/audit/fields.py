@@ -50,7 +50,9 @@ class Declaration:
     @property
     def n_heads(self) -> int:
         """Query heads of a layer."""
-        return self.number("num_attention_heads", "n_head", "n_heads", "num_heads")
+        return self.number(
+            "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_num_attention_heads"
+        )
 
     @property
     def width(self) -> int:

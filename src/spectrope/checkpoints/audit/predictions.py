@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import FAILURES, Inputs, drawn_weights
+from spectrope.checkpoints.adapters import FAILURES, Inputs, drawn_weights, is_sound_encoder
 from spectrope.checkpoints.adapters.substitute import Given, substituting
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.impact import HARMLESS, Impact
@@ -142,6 +142,8 @@ class Predictions:
         cls, model: nn.Module, length: int, seed: int, text: Sequence[int] | None = None
     ) -> "Predictions | str":
         """The model's own predictions, or why there are none."""
+        if is_sound_encoder(model):
+            return "an encoder of sounds predicts no tokens"
         if _layers(getattr(model, "whole_config", None) or model.config) != _layers(model.config):
             return "layers were left out, so the model predicts nothing"
         if getattr(model, "get_output_embeddings", lambda: None)() is None:

@@ -14,9 +14,12 @@ from spectrope.checkpoints.adapters import (
     POOLS,
     declared_config,
     evaluating,
+    fixed_positions,
+    is_sound_encoder,
     open_model,
     parse_layers,
     runs_at,
+    scale_of,
     short_length,
     trained_length,
 )
@@ -66,6 +69,7 @@ LATER = "serving modes, which are only checked if nothing differs in a plain for
 IN_BLOCKS = "serving modes in block-sparse attention"
 CLIPPING = "the clipping of queries, keys and values (clip_qkv)"
 TALKING = "the factor on products that heads mix (talking_head)"
+OF_SOUNDS = "what convolutions before the layers say of the position; padded, chunked and other sounds"
 SHORTEST = 16  # Tokens of a text.
 READ_BY_SHAPE = frozenset({"cpmant", "squeezebert"})  # A length that is the width would hide the axes.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
@@ -130,6 +134,9 @@ def audit(
         _refuse_of_texts(length, serving_modes, text)
         return _of_tower(model, batch, seed)
     length = default_length(model) if length is None else length
+    sounds = is_sound_encoder(model)
+    if sounds:
+        _require_sound(model, length, serving_modes, text)
     config: Any = model.config
     least = max(8, short_length(model)) if config.model_type in POOLS else 8
     if length < least:
@@ -157,6 +164,7 @@ def audit(
         compared = compare_scales(records, declaration, noise)
         every = [remedies_of(one, remedies[one.module], inner) for one in compared]
         trained = trained_length(model)
+        reach = reach and not sounds
         far = look_far(inner, declaration, compared, length, trained, noise, seed) if reach else NOWHERE
         compared = tuple(with_far(one, far) for one in compared)
         every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
@@ -183,7 +191,7 @@ def audit(
         indexing = IndexerAudit(inner, declaration, modules, length, noise, batch, seed)
         indexed = indexing.records()
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
-        wanted = right if serving_modes is None else serving_modes
+        wanted = not sounds and (right if serving_modes is None else serving_modes)
         with attention_for(model, 0):  # So few tokens get full attention.
             tokens, names = served_tokens(model, declaration, compared, length), _whole_names(model, inner)
             firsts = {
@@ -215,7 +223,7 @@ def audit(
         serving_modes=tuple(one for one in served if one not in refused),
         served_tokens=tokens if served else 0,
         unserved=(LATER,)
-        if serving_modes is None and not right
+        if serving_modes is None and not right and not sounds
         else (*map(str, refused), *blocks, *(uncrossed(compared, tokens) if served else ())),
         notes=notes,
         unread=probed.unread,
@@ -229,6 +237,7 @@ def audit(
             *_compressed(inner),
             *((CLIPPING,) if declared_clip(declaration) else ()),
             *((TALKING,) if talking_alone(declaration) else ()),
+            *((OF_SOUNDS,) if sounds else ()),
         ),
         decays=decays,
         vision=vision,
@@ -290,6 +299,25 @@ def _of_tower(model: nn.Module, batch: int, seed: int) -> Audit:
     )
 
 
+def _require_sound(
+    model: nn.Module, length: int, serving_modes: bool | None, text: Sequence[int] | None
+) -> None:
+    """Refuse what an encoder of sounds does not take, and measure how much sound makes so many positions.
+
+    Raises:
+        ConfigError: If it takes one length alone, and another is given, or what applies to texts is.
+    """
+    name = type(model).__name__
+    given = {"serving_modes": bool(serving_modes), "text": text is not None}
+    if wrong := next((option for option, is_given in given.items() if is_given), None):
+        raise ConfigError(f"{name} is audited on a sound, not on tokens, so {wrong} does not apply.")
+    if (fixed := fixed_positions(model)) not in (None, length):
+        raise ConfigError(
+            f"{name} takes sounds of {fixed} positions alone, so length must be that; got {length}."
+        )
+    scale_of(model)
+
+
 def _refuse_of_texts(length: int | None, serving_modes: bool | None, text: Sequence[int] | None) -> None:
     """Refuse options that do not apply to a vision tower.
 
@@ -340,6 +368,8 @@ def _opened(
 
 def default_length(model: nn.Module) -> int:
     """Positions of an audit where none are given: so many that block-sparse attention is in use."""
+    if (fixed := fixed_positions(model)) is not None:
+        return fixed
     blocked, trained = full_attention_up_to(model), trained_length(model) or LENGTH
     longer, usual = blocked + LENGTH // 8, min(LENGTH, trained)
     config: Any = model.config

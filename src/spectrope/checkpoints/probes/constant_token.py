@@ -9,9 +9,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import Enough, Inputs, after, before, block_of, recorded, states_of
+from spectrope.checkpoints.adapters import (
+    Enough,
+    Inputs,
+    after,
+    before,
+    block_of,
+    is_sound_encoder,
+    recorded,
+    states_of,
+)
 from spectrope.checkpoints.probes.constant_content import batch_first
 
+EDGES, SHIFTS = 2, (0, 1, 2)  # Positions at each end that convolutions change, and where a table may begin.
+VANISHING = 1e-2  # Least factor on rows of a table that counts as one.
+ALIKE = 1e-3  # Share of the largest state by which those of a constant sound may differ.
 ALIGNED, EVEN = 1 - 2e-3, 2e-2  # Least cosine with a row and largest spread of factors; float8 keeps within.
 
 
@@ -109,8 +121,42 @@ def constant_token(
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
     whole = {name: one for name, one in lookups.items() if len(one.rows) == length}
+    if is_sound_encoder(model):
+        (states,) = entered.values()
+        added = {name: one for name in tables if (one := _added_rows(model, name, states)) is not None}
+        whole = added or whole
+        values |= {name: _weight(model, name)[one.rows.clamp(0, length - 1)] for name, one in added.items()}
     blocks = dict.fromkeys(entries.values())
+    if is_sound_encoder(model):
+        cut = EDGES if whole else length // 4  # Where nothing is added, the middle tells it.
+        entered = {block: states[cut:-cut] for block, states in entered.items()}
     return [_absolute(block, entered[block], whole, values) for block in blocks]
+
+
+def _weight(model: nn.Module, name: str) -> Tensor:
+    table: Any = model.get_submodule(name)
+    return table.weight
+
+
+def _added_rows(model: nn.Module, name: str, states: Float[Tensor, "t c"]) -> RowLookup | None:
+    """Rows of a table that are added to a constant sound without being looked up; None if they are not.
+
+    Convolutions see both ends of a sound, so these are not compared.
+    """
+    table = _weight(model, name)
+    if table.shape != states.shape:
+        return None
+    places, rounding = torch.arange(len(states), device=states.device), torch.finfo(states.dtype).eps
+    inside, within = states[EDGES:-EDGES].double(), max(ALIKE, 4 * rounding) * states.abs().max()
+    for way in (*(places + by for by in SHIFTS), places.flip(0)):
+        rows = table[way.clamp(0, len(table) - 1)][EDGES:-EDGES].double()
+        steps, moves = rows.diff(dim=0), inside.diff(dim=0)
+        factor = float((steps * moves).sum() / steps.square().sum().clamp(min=1e-300))
+        rest = inside - factor * rows
+        if abs(factor) > VANISHING and bool((rest - rest[:1]).abs().max() <= within):
+            near = abs(factor - 1) <= max(ALIKE, 4 * rounding)
+            return RowLookup(way, 1.0 if near else factor)
+    return None
 
 
 def _entries(model: nn.Module, modules: list[str]) -> dict[str, str]:

@@ -1,0 +1,157 @@
+"""Encoders of sounds: audits of every form, faults in them, and what does not apply to them."""
+
+import pytest
+import torch
+import transformers
+from tests.checkpoints.audit.sounds import LENGTH, SOUNDS, encoder, whisper_config
+from tests.checkpoints.audit.zoo import DTYPES, in_precision
+from transformers.models.glmasr import modeling_glmasr
+from transformers.models.moonshine import modeling_moonshine
+from transformers.models.voxtral_realtime import modeling_voxtral_realtime
+
+from spectrope.checkpoints.adapters.sounds import FORMS
+from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit.text import closing
+from spectrope.core.errors import ConfigError, UnsupportedError
+
+WITH_TABLES = {"audioflamingo3", "qwen2_audio", "voxtral", "whisper"}
+
+
+def test_every_form_has_an_encoder_here():
+    assert {type(encoder(name)).__name__ for name in SOUNDS} == set(FORMS)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SOUNDS)
+def test_an_unmodified_encoder_matches(name, dtype):
+    found = audit(in_precision(encoder(name), dtype), length=LENGTH)
+    assert found.ok, str(found)
+    assert len(found.layers) == 2
+    kinds = {layer.effective.kind for layer in found.layers}
+    assert kinds == ({"none"} if name in WITH_TABLES else {"rotary"})
+    assert [one.first_row for one in found.absolutes] == [0 if name in WITH_TABLES else None]
+    said = closing(found)
+    assert "positions from 72 on; serving modes" in said
+    assert "what convolutions before the layers say of the position; padded, chunked and other sounds" in said
+
+
+def rotated_otherwise(module, change):
+    """A family's rotation, changed."""
+
+    def inject(model, patch):
+        own = module.apply_rotary_pos_emb
+        patch.setattr(module, "apply_rotary_pos_emb", lambda *args, **given: change(own, *args, **given))
+
+    return inject
+
+
+def base_lost(model, patch):
+    model.rotary_emb.inv_freq *= 0.5
+
+
+def window_ignored(model, patch):
+    patch.setattr(
+        modeling_voxtral_realtime,
+        "create_sliding_window_causal_mask",
+        modeling_voxtral_realtime.create_causal_mask,
+    )
+
+
+FAULTS = {
+    "frequencies halved": ("glmasr", base_lost, "SPE102", "linear by 2 effective"),
+    "queries alone turn": (
+        "glmasr",
+        rotated_otherwise(modeling_glmasr, lambda own, q, k, *rest, **given: (own(q, k, *rest)[0], k)),
+        "SPE109",
+        "rotation of keys alone: as of the layer declared, none effective",
+    ),
+    "turned the other way": (
+        "moonshine",
+        rotated_otherwise(modeling_moonshine, lambda own, q, k, cos, sin, **given: own(q, k, cos, -sin)),
+        "SPE107",
+        "sense of rotation: 1 declared, -1 effective",
+    ),
+    "window ignored": (
+        "voxtral_realtime",
+        window_ignored,
+        "SPE202",
+        "causal window 30 declared, causal effective",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_in_every_layer(name, monkeypatch):
+    form, inject, code, said = FAULTS[name]
+    model = encoder(form)
+    inject(model, monkeypatch)
+    found = audit(model, length=LENGTH)
+    assert {one.code for one in found.records} == {code}, found.records
+    assert {one.layer for one in found.records} == {0, 1}
+    assert said in found.records[0].message
+    assert found.records[0].impact.reason == "an encoder of sounds predicts no tokens"
+
+
+@pytest.mark.parametrize("name", ["qwen2_audio", "voxtral"])
+@pytest.mark.parametrize("by", [1, 2])
+def test_rows_that_are_added_elsewhere_are_named(name, by):
+    model = encoder(name)
+    held = model.embed_positions.weight.detach().clone()
+    model.layers[0].register_forward_pre_hook(lambda _, args: (args[0] - held + held.roll(-by, 0), *args[1:]))
+    (record,) = audit(model).records
+    assert record.code == "SPE402"
+    assert f"row 0 declared, row {by} effective" in record.message
+
+
+@pytest.mark.parametrize("name", sorted(WITH_TABLES))
+@pytest.mark.parametrize(("factor", "said"), [(0.0, "none effective"), (0.5, "0.5 times them effective")])
+def test_a_table_that_is_not_added_or_scaled_is_named(name, factor, said):
+    model = encoder(name)
+    held = model.embed_positions.weight
+    model.layers[0].register_forward_pre_hook(lambda _, args: (args[0] - (1 - factor) * held, *args[1:]))
+    found = audit(model)
+    (record,) = found.records
+    assert record.code == "SPE401"
+    assert said in record.message
+    assert not found.unserved
+
+
+def test_positions_that_no_table_declares_are_not_called_a_match():
+    model = encoder("glmasr")
+
+    def add(_, args):
+        return args[0] + torch.linspace(0, 1, args[0].shape[1])[:, None], *args[1:]
+
+    model.layers[0].register_forward_pre_hook(add)
+    found = audit(model, length=LENGTH)
+    assert found.outcome == "incomplete"
+    assert [one.verdict for one in found.absolutes] == ["undeclared"]
+
+
+def test_a_sound_has_as_many_positions_as_asked_for():
+    for name in ("glmasr", "moonshine", "pe_audio", "voxtral_realtime"):
+        assert audit(encoder(name), length=41).length == 41
+    assert audit(encoder("glmasr")).length == 512
+    assert audit(encoder("whisper")).length == LENGTH
+
+
+def test_what_does_not_apply_is_refused():
+    model = encoder("whisper")
+    with pytest.raises(ConfigError, match="takes sounds of 72 positions alone, so length must be that"):
+        audit(model, length=50)
+    with pytest.raises(ConfigError, match="audited on a sound, not on tokens, so text does not apply"):
+        audit(model, text=[1] * 20)
+    with pytest.raises(ConfigError, match="so serving_modes does not apply"):
+        audit(model, serving_modes=True)
+
+
+def test_a_whole_model_of_sounds_names_its_encoder():
+    model = transformers.WhisperModel(whisper_config()).eval()
+    with pytest.raises(UnsupportedError, match=r"give its encoder \(get_encoder\(\)\), or a model of text"):
+        audit(model)
+    assert audit(model.get_encoder()).ok
+
+
+def test_a_saved_encoder_is_audited(tmp_path):
+    encoder("glmasr").save_pretrained(tmp_path)
+    assert audit(tmp_path, length=LENGTH).ok

@@ -9,9 +9,12 @@ from transformers.models.glmasr import modeling_glmasr
 from transformers.models.moonshine import modeling_moonshine
 from transformers.models.voxtral_realtime import modeling_voxtral_realtime
 
+from spectrope.checkpoints.adapters import drawable_tokens
 from spectrope.checkpoints.adapters.sounds import FORMS
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.text import closing
+from spectrope.checkpoints.lock import lock
+from spectrope.checkpoints.lock.opening import checked
 from spectrope.core.errors import ConfigError, UnsupportedError
 
 WITH_TABLES = {"audioflamingo3", "qwen2_audio", "voxtral", "whisper"}
@@ -55,6 +58,11 @@ def window_ignored(model, patch):
         "create_sliding_window_causal_mask",
         modeling_voxtral_realtime.create_causal_mask,
     )
+
+
+def table_halved(model, patch):
+    held = model.embed_positions.weight
+    model.layers[0].register_forward_pre_hook(lambda _, args: (args[0] - held / 2, *args[1:]))
 
 
 FAULTS = {
@@ -150,6 +158,21 @@ def test_a_whole_model_of_sounds_names_its_encoder():
     with pytest.raises(UnsupportedError, match=r"give its encoder \(get_encoder\(\)\), or a model of text"):
         audit(model)
     assert audit(model.get_encoder()).ok
+
+
+@pytest.mark.parametrize(("name", "change"), [("glmasr", base_lost), ("qwen2_audio", table_halved)])
+def test_a_lock_holds_an_encoder(name, change, monkeypatch):
+    model = encoder(name)
+    held = lock(model)
+    assert checked(held, model).ok
+    assert [len(layer.heads) for layer in held.layers] == [4, 4]
+    change(model, monkeypatch)
+    assert not checked(held, model).ok
+
+
+def test_an_encoder_is_not_told_to_give_its_encoder():
+    with pytest.raises(UnsupportedError, match="takes no tokens but input_features; give a model of text"):
+        drawable_tokens(encoder("glmasr"))
 
 
 def test_a_saved_encoder_is_audited(tmp_path):

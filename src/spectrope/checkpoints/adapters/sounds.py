@@ -78,8 +78,9 @@ def is_sound_encoder(model: nn.Module) -> bool:
 
 
 def holds_sounds(model: nn.Module) -> bool:
-    """Whether a model has such an encoder, which `get_encoder` gives."""
-    return is_sound_encoder(getattr(model, "get_encoder", lambda: model)())
+    """Whether a model has such an encoder beside other parts, which `get_encoder` gives."""
+    encoder = getattr(model, "get_encoder", lambda: None)()
+    return encoder is not model and isinstance(encoder, nn.Module) and is_sound_encoder(encoder)
 
 
 def fixed_positions(model: nn.Module) -> int | None:

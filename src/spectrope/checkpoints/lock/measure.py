@@ -10,7 +10,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import evaluating, runs_at
+from spectrope.checkpoints.adapters import evaluating, fixed_positions, is_sound_encoder, runs_at
 from spectrope.checkpoints.adapters.towers import is_tower
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.diff import tolerance
@@ -110,8 +110,10 @@ def _audited(
     """The audit that a lock keeps; of a vision tower on its own, whose length is that of a picture."""
     if is_tower(model):
         return audit(model, batch=contents, watch=watch)
-    length = min(default_length(model), LOCK_LENGTH) if length is None else length
-    return audit(model, length=length, serving_modes=serving_modes, batch=contents, watch=watch)
+    if length is None:
+        length = fixed_positions(model) or min(default_length(model), LOCK_LENGTH)
+    modes = serving_modes and not is_sound_encoder(model)
+    return audit(model, length=length, serving_modes=modes, batch=contents, watch=watch)
 
 
 def library_versions() -> dict[str, str]:
@@ -140,8 +142,9 @@ def _norms(model: nn.Module, modules: list[str], contents: int) -> Norms:
         q, k = kernel.call.q[0, :, 0].double(), kernel.call.k[0, :, 0].double()
         norms[kernel.call.module] = q.norm(dim=-1), k.norm(dim=-1).repeat_interleave(len(q) // len(k))
 
-    with evaluating(model), runs_at(8, model):
-        constant_content(inner, modules, 8, receive, contents=contents)
+    length = fixed_positions(inner) or 8
+    with evaluating(model), runs_at(length, model):
+        constant_content(inner, modules, length, receive, contents=contents)
     return norms
 
 

@@ -125,7 +125,10 @@ def constant_token(
         (states,) = entered.values()
         added = {name: one for name in tables if (one := _added_rows(model, name, states)) is not None}
         whole = added or whole
-        values |= {name: _weight(model, name)[one.rows.clamp(0, length - 1)] for name, one in added.items()}
+        values |= {
+            name: one.factor * _weight(model, name)[one.rows.clamp(0, length - 1)]
+            for name, one in added.items()
+        }
     blocks = dict.fromkeys(entries.values())
     if is_sound_encoder(model):
         cut = EDGES if whole else length // 4  # Where nothing is added, the middle tells it.

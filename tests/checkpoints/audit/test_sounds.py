@@ -34,6 +34,8 @@ def test_an_unmodified_encoder_matches(name, dtype):
     assert kinds == ({"none"} if name in WITH_TABLES else {"rotary"})
     assert [one.first_row for one in found.absolutes] == [0 if name in WITH_TABLES else None]
     said = closing(found)
+    assert "fewer tokens" not in said
+    assert ("fewer positions (54)" in said) == (name not in WITH_TABLES)
     assert "positions from 72 on; serving modes" in said
     assert "what convolutions before the layers say of the position; padded, chunked and other sounds" in said
 
@@ -122,6 +124,13 @@ def test_a_table_that_is_not_added_or_scaled_is_named(name, factor, said):
     assert record.code == "SPE401"
     assert said in record.message
     assert not found.unserved
+
+
+def test_a_table_that_is_looked_up_and_changed_afterwards_is_no_match():
+    model = encoder("whisper")
+    held = model.embed_positions.weight
+    model.layers[0].register_forward_pre_hook(lambda _, args: (args[0] - held + held.flip(1), *args[1:]))
+    assert audit(model).outcome == "incomplete"
 
 
 def test_positions_that_no_table_declares_are_not_called_a_match():

@@ -55,7 +55,7 @@ FORMS = {
 
 
 @dataclass(frozen=True)
-class _Scale:
+class SoundScale:
     """How many frames or samples make how many positions.
 
     Args:
@@ -69,7 +69,7 @@ class _Scale:
     stride: int
 
 
-_SCALES: "WeakKeyDictionary[nn.Module, _Scale]" = WeakKeyDictionary()
+_SCALES: "WeakKeyDictionary[nn.Module, SoundScale]" = WeakKeyDictionary()
 
 
 def is_sound_encoder(model: nn.Module) -> bool:
@@ -103,7 +103,7 @@ def sound_of(model: nn.Module, rows: int, positions: int) -> dict[str, Tensor]:
     return _constant(model, form, rows, length)
 
 
-def scale_of(model: nn.Module) -> _Scale:
+def scale_of(model: nn.Module) -> SoundScale:
     """How many frames or samples make how many positions, which is measured once.
 
     Raises:
@@ -114,17 +114,17 @@ def scale_of(model: nn.Module) -> _Scale:
     return _SCALES[model]
 
 
-def _measured(model: nn.Module) -> _Scale:
+def _measured(model: nn.Module) -> SoundScale:
     fixed, form = fixed_positions(model), FORMS[type(model).__name__]
     if fixed is not None:
         stride = 2  # Of Whisper's second convolution.
-        return _Scale(fixed * stride, fixed, stride)
+        return SoundScale(fixed * stride, fixed, stride)
     length = LEAST
     while length <= MOST:
         first, second = _positions(model, form, length), _positions(model, form, 2 * length)
         if first > 1 and second > first:
             start, stride = _first_length(model, form, length, first)
-            return _Scale(start, first + 1, stride)
+            return SoundScale(start, first + 1, stride)
         length *= 2
     raise ConfigError(f"{type(model).__name__} takes no sound of up to {MOST} frames or samples.")
 

@@ -9,7 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import FAILURES, POOLS, Call, before, layer_name, trained_length
+from spectrope.checkpoints.adapters import (
+    FAILURES,
+    POOLS,
+    Call,
+    before,
+    fixed_positions,
+    is_sound_encoder,
+    layer_name,
+    trained_length,
+)
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to, sparse_modules
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_scale import declared_scale
@@ -239,8 +248,9 @@ class FurtherPasses:
         probe = self.probe
         switch = switches_after(probe.declaration) or self.length
         tokens = min(FEWER, 3 * self.length // 4, switch - 1)
-        if probe.declaration.model_type in POOLS or tokens < SHORT:
+        if probe.declaration.model_type in POOLS or tokens < SHORT or fixed_positions(probe.inner):
             return
+        fewer = f"fewer {'positions' if is_sound_encoder(probe.inner) else 'tokens'} ({tokens})"
         kinds: dict[object, str] = {}
         for one in self.records:
             kinds.setdefault((one.stack, one.declared.describe(), one.declared.mask), one.module)
@@ -252,13 +262,13 @@ class FurtherPasses:
                 records = run(compared=kinds.values()).records
                 records = run().records if any(one.findings for one in records) else records
             except (SpectropeError, *FAILURES):  # which models of one length raise
-                self.left_out.append(f"fewer tokens ({tokens}), with which the model did not run")
+                self.left_out.append(f"{fewer}, with which the model did not run")
                 return
         for record in records:
             for one in record.findings:
                 note = "; ".join(filter(None, (one.note, f"in a pass of {tokens} tokens after longer ones")))
                 yield record.module, replace(one, note=note)
-        self.had.append(f"fewer tokens ({tokens})")
+        self.had.append(fewer)
 
 
 def _with_equal_keys(_: str, args: Any, given: dict[str, Any]) -> Any:

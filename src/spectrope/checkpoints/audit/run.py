@@ -96,7 +96,8 @@ def audit(
     instead of each layer's input reveals the kernel.
 
     Args:
-        model: A Hugging Face model, an `OwnModel`, the folder of a checkpoint, or its id in the local cache.
+        model: A Hugging Face model of texts, an encoder of sounds, an `OwnModel`, the folder of a checkpoint,
+            or its id in the local cache.
         length: Number of positions; None means 512, or the maximum of the model if that is smaller.
         layers: For checkpoints: layers to load and measure, as a slice or as "0:4", "-2:" or "7"; None
             selects all.

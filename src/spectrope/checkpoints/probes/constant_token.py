@@ -123,11 +123,10 @@ def constant_token(
     whole = {name: one for name, one in lookups.items() if len(one.rows) == length}
     if is_sound_encoder(model):
         (states,) = entered.values()
-        added = {name: one for name in tables if (one := _added_rows(model, name, states)) is not None}
-        whole = added or whole
+        whole = {name: one for name in tables if (one := _added_rows(model, name, states)) is not None}
         values |= {
             name: one.factor * _weight(model, name)[one.rows.clamp(0, length - 1)]
-            for name, one in added.items()
+            for name, one in whole.items()
         }
     blocks = dict.fromkeys(entries.values())
     if is_sound_encoder(model):
@@ -142,7 +141,7 @@ def _weight(model: nn.Module, name: str) -> Tensor:
 
 
 def _added_rows(model: nn.Module, name: str, states: Float[Tensor, "t c"]) -> RowLookup | None:
-    """Rows of a table that are added to a constant sound without being looked up; None if they are not.
+    """Rows of a table that are added to a constant sound, looked up or not; None if they are not.
 
     Convolutions see both ends of a sound, so these are not compared.
     """

@@ -3,7 +3,6 @@
 `python -m tests.checkpoints.audit.crossed [FAMILY ...]` prints what was missed or named otherwise.
 """
 
-import argparse
 import sys
 import warnings
 from collections import Counter
@@ -15,7 +14,7 @@ import torch
 import transformers
 from tests.checkpoints.audit.families import LENGTH
 from tests.checkpoints.audit.test_injections import FAULTS, model_of
-from tests.checkpoints.audit.zoo import families
+from tests.checkpoints.audit.zoo import asked_families
 from torch import Tensor, nn
 
 from spectrope.checkpoints.audit import Audit, audit
@@ -87,7 +86,7 @@ def judged(name: str, family: str) -> tuple[str, str]:
 
 def campaign(chosen: list[str]) -> Iterator[tuple[str, str, str, str]]:
     """Every fault in every family whose unmodified model matches, with the word and why."""
-    for family in chosen or families():
+    for family in chosen:
         if (plain := sound(family)) is None or not plain.ok:
             continue
         for name in FAULTS:
@@ -99,11 +98,7 @@ def campaign(chosen: list[str]) -> Iterator[tuple[str, str, str, str]]:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
-    parser = argparse.ArgumentParser(prog="crossed", description="Put every fault into every family.")
-    parser.add_argument("family", nargs="*", help="text family of transformers, such as llama (default: all)")
-    asked = parser.parse_args().family
-    if unknown := sorted({*asked} - {*families()}):
-        parser.error(f"no text family of transformers: {', '.join(unknown)}")
+    asked = asked_families("crossed", "Put every fault into every family.")
     counts: Counter[str] = Counter()
     for name, family, word, why in campaign(asked):
         counts[word] += 1

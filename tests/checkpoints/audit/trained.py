@@ -1,6 +1,7 @@
 """Random models with the outliers of trained ones: large biases, weights of norms, rows of projections.
 
-`python -m tests.checkpoints.audit.trained` audits every text family so in three precisions and prints alarms.
+`python -m tests.checkpoints.audit.trained [FAMILY ...]` audits every text family so in three precisions and
+prints alarms.
 """
 
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 import transformers
-from tests.checkpoints.audit.zoo import Variant, build, families
+from tests.checkpoints.audit.zoo import Variant, asked_families, build, families
 from torch import Tensor, nn
 
 from spectrope.checkpoints.audit import Audit, audit
@@ -48,12 +49,13 @@ def alarms(found: Audit) -> list[str]:
     return [str(wrong) for one in told for wrong in one.findings]
 
 
-def campaign() -> Iterator[tuple[Variant, str, list[str]]]:
-    """Every family, kind of outliers and precision, with the alarms of each."""
-    for family, head in families().items():
+def campaign(chosen: list[str]) -> Iterator[tuple[Variant, str, list[str]]]:
+    """Every kind of outliers in every precision of these families, with the alarms of each."""
+    heads = families()
+    for family in chosen:
         for kind in OUTLIERS:
             for dtype in DTYPES:
-                variant = Variant(family, head, dtype=dtype)
+                variant = Variant(family, heads[family], dtype=dtype)
                 try:
                     found = audit(with_outliers(build(variant), kind), length=LENGTH, watch=unwatched)
                 except SpectropeError:
@@ -65,7 +67,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     audits = wrong = 0
-    for one, outliers, told in campaign():
+    for one, outliers, told in campaign(asked_families("trained", "Audit models with outliers.")):
         audits, wrong = audits + 1, wrong + bool(told)
         if told:
             sys.stdout.write(f"{one}, outliers in {outliers}: {told[0][:300]}\n")

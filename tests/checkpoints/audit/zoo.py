@@ -1,5 +1,6 @@
 """Small random-weight models of every text family of the library, built from their configuration classes."""
 
+import argparse
 import importlib
 import warnings
 from collections.abc import Iterator
@@ -171,6 +172,16 @@ def families() -> dict[str, str]:
             if head != "base" or family.endswith("_text"):
                 heads.setdefault(family, WHOLE.get(family, head))
     return {family: head for family, head in sorted(heads.items()) if _of_text(family)}
+
+
+def asked_families(program: str, description: str) -> list[str]:
+    """Those that the arguments of a program name; all if they name none."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("family", nargs="*", help="text family of transformers, such as llama (default: all)")
+    asked = parser.parse_args().family
+    if unknown := sorted({*asked} - {*families()}):
+        parser.error(f"no text family of transformers: {', '.join(unknown)}")
+    return asked or [*families()]
 
 
 def _of_text(family: str) -> bool:

@@ -105,17 +105,25 @@ def of_coordinates(change):
 
 
 def of_places(change):
-    """Rows and columns (patches, 2) changed on the way into the rotary module."""
+    """Rows and columns (patches, 2) changed on the way into the rotary modules."""
 
     def inject(model, patch):
-        rotary = next(m for m in model.modules() if hasattr(m, "recomposition_frequencies"))
-
         def enter(_, args):
             return args[0], change(args[1])
 
-        rotary.register_forward_pre_hook(enter)
+        for one in model.modules():
+            if hasattr(one, "recomposition_frequencies"):
+                one.register_forward_pre_hook(enter)
 
     return inject
+
+
+def by_whole_heads(model, patch):
+    """Gemma 4's pairs lie half a head apart, not half of a half."""
+    whole = code(model).apply_rotary_pos_emb
+    patch.setattr(
+        code(model), "apply_multidimensional_rope", lambda x, cos, sin, _: whole(x, cos, sin, unsqueeze_dim=2)
+    )
 
 
 def of_table(change, layers=(0, 1)):
@@ -183,6 +191,8 @@ def in_halves(own, q, k, cos, sin):
 
 
 DINO, PIXTRAL, QWEN, KIMI = "dinov3_vit", "pixtral", "qwen2_vl_vision", "kimi_k25_vision"
+GEMMA, MINIMAX, MLCD, MUSE = "gemma4_vision", "minimax_m3_vl_vision", "mlcd_vision_model", "muse_spark_vision"
+SAM = "sam3_vit_model"
 # By name: family, what is injected, the code and a part of the message.
 FAULTS = {
     "DINOv3, axes exchanged": (
@@ -269,6 +279,24 @@ FAULTS = {
     "Qwen2-VL, factor on the rotation": (
         QWEN, of_table(lambda own, q, k, c, s: own(q, k, 1.2 * c, 1.2 * s)), "SPE103", "1 declared, 1.2",
     ),
+    "Gemma 4, pairs of the whole head": (GEMMA, by_whole_heads, "SPE110", "of no known layout effective"),
+    "Gemma 4, axes exchanged": (GEMMA, of_places(lambda x: x.flip(-1)), "SPE115", "row and column exchanged"),
+    "Gemma 4, base": (GEMMA, of_frequencies(lambda f: f**2), "SPE101", "base: 100 declared, "),
+    "MiniMax M3, time last": (
+        MINIMAX, of_places(lambda x: x[:, [1, 2, 0]]), "SPE115",
+        "pairs 0 to 1 by row, 2 to 3 by column, 4 to 5 by neither effective",
+    ),
+    "MiniMax M3, base": (MINIMAX, of_frequencies(lambda f: f**1.25), "SPE101", "base: 10000 declared, "),
+    "MLCD, patches from 1": (MLCD, of_places(lambda x: x + 1), "SPE402", "row 1, column 1 effective"),
+    "Muse, patches from 0": (
+        MUSE, of_places(lambda x: x - 1), "SPE402", "row 1, column 1 declared, row 0, column 0 effective",
+    ),
+    "SAM 3, axes exchanged": (SAM, of_places(lambda x: x.flip(-1)), "SPE115", "row and column exchanged"),
+    "VideoLLaMA 3, blocks ignored": (
+        "video_llama_3_vision",
+        of_places(lambda _: torch.cartesian_prod(torch.arange(ROWS), torch.arange(COLUMNS))),
+        "SPE111", "those of reading order, not of blocks",
+    ),
     "Kimi, halves instead of in turn": (
         KIMI, of_table(in_halves), "SPE115", "pairs 0, 1, 2, 3, … by column, row, column, row, …",
     ),
@@ -320,6 +348,59 @@ def test_windows_that_are_not_kept_are_named():
     (record,) = found(model).records
     assert (record.code, record.layer) == ("SPE202", 1)
     assert "windows of 64, 64, 32, 32 patches declared, unlimited effective" in record.message
+
+
+@pytest.mark.parametrize(
+    ("layer", "side", "message"),
+    [
+        (0, 0, "windows of 16 patches declared, unlimited effective"),
+        (0, 8, "windows of 16 patches declared, windows of 64 patches effective"),
+        (1, 4, "unlimited declared, windows of 16 patches effective"),
+    ],
+)
+def test_other_windows_in_which_rows_count_anew_are_named(layer, side, message):
+    model = small_tower(SAM)
+    own = model.layers[layer]
+    own.window_size, own.position_ids = side, own.precompute_positions(model.config, side)
+    result = found(model)
+    (record,) = result.records
+    assert (record.code, record.layer) == ("SPE202", layer)
+    assert message in record.message
+    assert result.vision[layer].effective is None
+
+
+def test_positions_that_are_not_scaled_to_a_window_are_named():
+    model = small_tower(SAM)
+    model.layers[1].position_ids.mul_(4)
+    (record,) = found(model).records
+    assert (record.code, record.layer) == ("SPE102", 1)
+    assert "× 4 by row, × 4 by column effective" in record.message
+
+
+def test_one_window_that_turns_otherwise_is_named():
+    model = small_tower(SAM)
+    ramp = torch.linspace(0.5, 1.5, 4)[:, None, None]
+    window = torch.arange(16).view(-1, 1, 1, 1) == 3
+    model.layers[0].attention.q_proj.register_forward_hook(
+        lambda _, __, out: out * torch.where(window, ramp, 1.0)
+    )
+    (record,) = found(model).records
+    assert (record.code, record.layer) == ("SPE110", 0)
+    assert "encoding of queries alone" in record.message
+
+
+def test_a_class_token_that_turns_by_other_angles_than_learned_is_named(monkeypatch):
+    model = small_tower(MLCD)
+
+    def still(own, q, k, cos, sin):
+        cos, sin = cos.clone(), sin.clone()
+        cos[:, 0], sin[:, 0] = 1.0, 0.0
+        return own(q, k, cos, sin)
+
+    of_table(still)(model, monkeypatch)
+    records = found(model).records
+    assert [(one.code, one.layer) for one in records] == [("SPE402", 0), ("SPE402", 1)]
+    assert "not near it effective" in records[0].message
 
 
 def test_a_wrong_factor_on_dot_products_is_named():

@@ -15,12 +15,19 @@ HOMES = {
     "dinov3_vit": "dinov3_vit",
     "ernie4_5_vl_moe_vision": "ernie4_5_vl_moe",
     "exaone4_5_vision": "exaone4_5",
+    "gemma4_vision": "gemma4",
     "glm4v_moe_vision": "glm4v_moe",
     "glm4v_vision": "glm4v",
     "glm5_next_vision": "glm5_next",
     "glm_ocr_vision": "glm_ocr",
     "kimi_k25_vision": "kimi_k25",
+    "lfm3_vl_vision": "lfm3_vl",
     "llama4_vision_model": "llama4",
+    "minimax_m3_vl_vision": "minimax_m3_vl",
+    "mlcd_vision_model": "mlcd",
+    "muse_glimmer_vision": "muse_glimmer",
+    "muse_spark_vision": "muse_spark",
+    "paddleocr_vl_vision": "paddleocr_vl",
     "pixtral": "pixtral",
     "qwen2_5_omni_vision_encoder": "qwen2_5_omni",
     "qwen2_5_vl_vision": "qwen2_5_vl",
@@ -31,8 +38,10 @@ HOMES = {
     "qwen3_vl_moe_vision": "qwen3_vl_moe",
     "qwen3_vl_vision": "qwen3_vl",
     "qwen4_exp_vision": "qwen4_exp",
+    "sam3_vit_model": "sam3",
     "sapiens2": "sapiens2",
     "step3p5_vision": "step3p7",
+    "video_llama_3_vision": "video_llama_3",
 }
 SIZES: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "embed_dim", "intermediate_size"), 64),
@@ -48,6 +57,20 @@ SIZES: dict[str, Any] = {
     "window_size": 32,
     "fullatt_block_indexes": [1],
     "mlp_ratio": 2,
+    "head_dim": 16,
+    "pos_emb_height": 8,
+    "pos_emb_width": 8,
+    "pretrain_image_size": 32,
+    "global_attn_indexes": [1],
+}
+# Where a name has another meaning, or its size depends on others.
+OWN: dict[str, dict[str, Any]] = {
+    "lfm3_vl_vision": {"layer_types": ["full_attention", "full_attention", "conv"], "num_hidden_layers": 3},
+    "llama4_vision_model": {"intermediate_size": 256},  # of patches that are shuffled together
+    "muse_glimmer_vision": {"layer_types": ["window_attention", "full_attention"]},
+    "muse_spark_vision": {"layer_types": ["window_attention", "full_attention"]},
+    "qwen2_vl_vision": {"hidden_size": 32},  # of the language model
+    "sam3_vit_model": {"window_size": 4},  # in patches
 }
 
 
@@ -69,11 +92,8 @@ def small_tower(family: str, dtype: str = "float32", **changes: Any) -> torch.nn
     cls = tower_class(family)
     known = cls.config_class().to_dict()
     fields = {name: size for name, size in SIZES.items() if name in known}
-    fields = {name: float(n) if isinstance(known[name], float) else n for name, n in fields.items()} | changes
-    if family == "llama4_vision_model":
-        fields["intermediate_size"] = 256  # of patches that are shuffled together
-    if family == "qwen2_vl_vision":
-        fields["hidden_size"] = 32  # of the language model
+    fields = {name: float(n) if isinstance(known[name], float) else n for name, n in fields.items()}
+    fields |= OWN.get(family, {}) | changes
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,8 @@
 """Find vision towers whose queries and keys turn with row and column, and feed them a picture."""
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -13,11 +14,34 @@ from torch import Tensor, nn
 
 from spectrope.encodings import Pairing
 
-Takes = Literal["pixels", "patches"]
-AxisSplit = Literal["rows, columns", "columns, rows", "columns and rows in turn", "alternate frequencies"]
+Takes = Literal["pixels", "patches", "rows of patches", "patches and places"]
+AxisSplit = Literal[
+    "rows, columns",
+    "columns, rows",
+    "columns and rows in turn",
+    "alternate frequencies",
+    "time, rows, columns",
+]
 INPUTS = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
+MERGED = 2  # Side of merged blocks where it is an argument of the forward call.
 KINDS = ("vision", "audio")  # In names of architectures.
 GRID = (12, 16)  # Rows and columns of patches, no two alike, so that axes can be distinguished.
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Squares of a picture that some layers attend within.
+
+    Args:
+        side: Of a square, in blocks of patches that are merged later, by the configuration.
+        whole: Whether a layer sees the whole picture, by the configuration and its number.
+        anew: Whether rows and columns count anew in every window, and those of layers that see the whole
+            picture are scaled to the side of a window.
+    """
+
+    side: Callable[[Any], int]
+    whole: Callable[[Any, int], bool]
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -25,15 +49,22 @@ class TowerForm:
     """What an architecture's code does that its configuration does not say.
 
     Args:
-        takes: A whole picture (b, c, height, width), or patches with the rows and columns of their grid.
+        takes: A whole picture (b, c, height, width), patches with the rows and columns of their grid, the
+            same with an axis of a batch before them, or patches with the column and row of each.
         split: Which pairs turn with the row and which with the column. With "alternate frequencies", rows
             take every other frequency of a single progression, from the first on, and columns the others.
+            With "time, rows, columns", the first third turns with the picture of a video.
         pairing: How coordinates pair.
         normalised: Whether rows and columns are scaled to coordinates from -1 to 1, in units of whole turns.
         in_blocks: Whether patches are ordered by blocks that are merged later.
-        in_windows: Whether blocks are ordered by windows, which some layers attend within.
+        windows: Which some layers attend within, if any.
         origin: Row and column of the first patch.
-        of_one_size: Whether pictures are squares of the declared size, behind which comes a class token.
+        of_one_size: Whether pictures are squares of the declared size, whose patches come before any other
+            token.
+        class_angles: Name of the weight that holds the angles by which the class token turns, "" where it
+            does not turn.
+        by_halves: Whether pairs are formed within each half of a head.
+        scale: Factor on dot products; None for 1 / √d.
     """
 
     takes: Takes
@@ -41,13 +72,27 @@ class TowerForm:
     pairing: Pairing = "halves"
     normalised: bool = False
     in_blocks: bool = False
-    in_windows: bool = False
+    windows: Windows | None = None
     origin: float = 0.0
     of_one_size: bool = False
+    class_angles: str = ""
+    by_halves: bool = False
+    scale: float | None = None
 
 
 IN_BLOCKS = TowerForm("patches", in_blocks=True)
-IN_WINDOWS = TowerForm("patches", in_blocks=True, in_windows=True)
+OF_QWEN = Windows(
+    lambda config: config.window_size // config.spatial_merge_size // config.patch_size,
+    lambda config, layer: layer in config.fullatt_block_indexes,
+)
+OF_MUSE = Windows(
+    lambda config: config.pos_emb_height, lambda config, layer: config.layer_types[layer] == "full_attention"
+)
+OF_SAM = Windows(
+    lambda config: config.window_size, lambda config, layer: layer in config.global_attn_indexes, anew=True
+)
+IN_WINDOWS = TowerForm("patches", in_blocks=True, windows=OF_QWEN)
+MUSE = TowerForm("patches", split="columns, rows", origin=1.0, windows=OF_MUSE)
 NORMALISED = TowerForm("pixels", normalised=True)
 FORMS = {
     "dinov3_vit": NORMALISED,
@@ -61,6 +106,7 @@ FORMS = {
             "glm4v_vision",
             "glm5_next_vision",
             "glm_ocr_vision",
+            "lfm3_vl_vision",
             "qwen2_vl_vision",
             "qwen3_5_moe_vision",
             "qwen3_5_vision",
@@ -68,12 +114,22 @@ FORMS = {
             "qwen3_vl_moe_vision",
             "qwen3_vl_vision",
             "qwen4_exp_vision",
+            "video_llama_3_vision",
         ),
         IN_BLOCKS,
     ),
     **dict.fromkeys(("exaone4_5_vision", "qwen2_5_omni_vision_encoder", "qwen2_5_vl_vision"), IN_WINDOWS),
     "llama4_vision_model": TowerForm(
         "pixels", split="columns, rows", pairing="adjacent", origin=1.0, of_one_size=True
+    ),
+    "gemma4_vision": TowerForm("patches and places", split="columns, rows", by_halves=True, scale=1.0),
+    "minimax_m3_vl_vision": TowerForm("patches", split="time, rows, columns", in_blocks=True),
+    "mlcd_vision_model": TowerForm("pixels", class_angles="class_pos_emb"),
+    "muse_glimmer_vision": MUSE,
+    "muse_spark_vision": MUSE,
+    "paddleocr_vl_vision": TowerForm("rows of patches"),
+    "sam3_vit_model": TowerForm(
+        "pixels", split="columns, rows", pairing="adjacent", windows=OF_SAM, of_one_size=True
     ),
     "step3p5_vision": TowerForm("pixels", split="columns, rows"),
     "kimi_k25_vision": TowerForm("patches", split="columns and rows in turn"),
@@ -103,38 +159,57 @@ class Tower:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches of the picture that it gets."""
+        """Rows and columns of patches of the picture that it gets, multiples of those that are pooled."""
         if not self.form.of_one_size:
-            return GRID
-        side = self.config.image_size // self.config.patch_size
-        return side, side
+            pooled = getattr(self.config, "pooling_kernel_size", 1)
+            rows, columns = (side - side % pooled for side in GRID)
+        else:
+            sizes = zip(_pair(self.config.image_size), _pair(self.config.patch_size), strict=True)
+            rows, columns = (whole // patch for whole, patch in sizes)
+        return rows, columns
 
-    def places(self) -> Int[Tensor, "n 2"]:
-        """Row and column of each patch, in the order in which layers get them."""
+    def within(self, layer: int) -> int | None:
+        """Side of the windows in which a layer counts rows and columns anew; None if it does not."""
+        windows = self.form.windows
+        if windows is None or not windows.anew or windows.whole(self.config, layer):
+            return None
+        return windows.side(self.config)
+
+    def places(self, layer: int) -> Int[Tensor, "n 2"]:
+        """Row and column of each patch of a picture or window, in the order in which a layer gets them."""
         rows, columns = self.grid
+        if (within := self.within(layer)) is not None:
+            rows = columns = within
         places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).view(rows, columns, 2)
-        if not self.form.in_blocks:
-            return places.view(-1, 2)
-        side = self.config.spatial_merge_size
+        side = self._merged
         blocks = places.view(rows // side, side, columns // side, side, 2).transpose(1, 2)
-        if not self.form.in_windows:
+        windows = self.form.windows
+        if windows is None or windows.anew:
             return blocks.reshape(-1, 2)
-        return torch.cat([part.reshape(-1, 2) for part in _windows(blocks, self._blocks_per_window)])
+        return torch.cat([part.reshape(-1, 2) for part in _windows(blocks, windows.side(self.config))])
+
+    def step(self, layer: int) -> float:
+        """Position that a layer gives to the second row, in units of its architecture."""
+        windows = self.form.windows
+        if windows is None or not windows.anew or self.within(layer) is not None:
+            return 1.0
+        return windows.side(self.config) / self.grid[1]
 
     def windows(self, layer: int) -> list[int]:
-        """Patches of each window that a layer attends within, in their order."""
+        """Patches of each window that a layer attends within, in their order; of one if all are alike."""
         rows, columns = self.grid
-        if not self.form.in_windows or layer in self.config.fullatt_block_indexes:
+        if (within := self.within(layer)) is not None:
+            return [within**2]
+        windows, side = self.form.windows, self._merged
+        if windows is None or windows.whole(self.config, layer):
             return [rows * columns]
-        side = self.config.spatial_merge_size
         blocks = torch.zeros(rows // side, columns // side, side, side)
-        return [part.numel() for part in _windows(blocks, self._blocks_per_window)]
+        return [part.numel() for part in _windows(blocks, windows.side(self.config))]
 
     @property
-    def _blocks_per_window(self) -> int:
-        """Along either axis."""
-        config = self.config
-        return config.window_size // config.spatial_merge_size // config.patch_size
+    def _merged(self) -> int:
+        """Side of the blocks by which patches are ordered."""
+        return getattr(self.config, "spatial_merge_size", MERGED) if self.form.in_blocks else 1
 
     def inputs(self) -> dict[str, Any]:
         """Arguments of the forward call: a picture of one colour, of the size of the grid."""
@@ -144,15 +219,14 @@ class Tower:
             height, width = _pair(self.config.patch_size)
             shape = (1, getattr(self.config, "num_channels", 3), rows * height, columns * width)
             return {"pixel_values": like.new_ones(shape)}
-        patch = _embedding(self.module).weight.shape[1:]
-        return {
-            self._argument: like.new_ones(rows * columns, *patch),
-            "grid_thw": torch.tensor([[1, rows, columns]], device=like.device),
-        }
-
-    @property
-    def _argument(self) -> str:
-        return next(iter(signature(self.module.forward).parameters))
+        patches = like.new_ones(rows * columns, *_embedding(self.module).weight.shape[1:])
+        taken = list(signature(self.module.forward).parameters)
+        if self.form.takes == "patches and places":
+            return {taken[0]: patches[None], taken[1]: self.places(0).flip(-1)[None].to(like.device)}
+        patches = patches[None] if self.form.takes == "rows of patches" else patches
+        inputs = {taken[0]: patches, "grid_thw": torch.tensor([[1, rows, columns]], device=like.device)}
+        sizes = {"merge_sizes": torch.tensor([self._merged], device=like.device)}
+        return inputs | {name: value for name, value in sizes.items() if name in taken}
 
 
 def towers(model: nn.Module) -> list[Tower]:
@@ -213,7 +287,12 @@ def _pair(size: Any) -> tuple[int, int]:
 
 
 def _embedding(module: nn.Module) -> Any:
-    """The map of patches to vectors: the first convolution, else the first linear map."""
+    """The map of patches to vectors: what the class gives, else the first convolution or linear map."""
+    own = None
+    with contextlib.suppress(NotImplementedError):
+        own = module.get_input_embeddings()  # pyright: ignore[reportCallIssue]
+    if isinstance(own, nn.Conv2d | nn.Conv3d | nn.Linear):
+        return own
     parts = list(module.modules())
     convolutions = (part for part in parts if isinstance(part, nn.Conv2d | nn.Conv3d))
     return next(convolutions, None) or next(part for part in parts if isinstance(part, nn.Linear))

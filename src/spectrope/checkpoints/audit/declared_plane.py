@@ -20,7 +20,7 @@ class DeclaredPlane:
 
     Args:
         base: The base b.
-        axes: Axis of each pair: 0 turns with the row, 1 with the column.
+        axes: Axis of each pair: 0 turns with the row, 1 with the column, 2 with the picture of a video.
         exponents: The exponent :math:`e_j` of each pair.
         scales: The factor :math:`\sigma_a` of each axis.
         turning: The rotation itself.
@@ -40,23 +40,26 @@ class DeclaredPlane:
         return replace(self, base=base, scales=scales, turning=turning)
 
 
-def declared_plane(tower: Tower, head_dim: int) -> DeclaredPlane:
-    r"""What a tower is declared to apply to the picture that it gets.
+def declared_plane(tower: Tower, layer: int, head_dim: int) -> DeclaredPlane:
+    r"""What a layer of a tower is declared to apply to the picture that it gets.
 
     DINOv3 scales row r of R to the coordinate :math:`(2r + 1) / R - 1`, of which 1 is :math:`2\pi` radians
     of the fastest pair, so a row is :math:`4\pi / R` and the first patch lies at row :math:`(1 - R) / 2`.
 
     Args:
         tower: The tower.
+        layer: Its number.
         head_dim: Width of queries and keys.
 
     Raises:
         ConfigError: If its configuration has no base.
     """
-    base, each = _base(Declaration(**tower.declared)), head_dim // 4
+    n_axes = 3 if tower.form.split == "time, rows, columns" else 2
+    base, each = _base(Declaration(**tower.declared)), head_dim // (2 * n_axes)
     index = torch.arange(each, dtype=torch.float64)
     axes, exponents = _split(tower.form.split, index / each)
-    scales, origin = (1.0, 1.0), (tower.form.origin, tower.form.origin)
+    step = tower.step(layer)
+    scales, origin = (step, step), (tower.form.origin, tower.form.origin)
     if tower.form.normalised:
         n_rows, n_columns = tower.grid
         scales = (4 * math.pi / n_rows, 4 * math.pi / n_columns)
@@ -71,6 +74,8 @@ def _split(split: str, exponents: Float[Tensor, " m"]) -> tuple[tuple[int, ...],
     """Axis and exponent of each pair."""
     each = len(exponents)
     both, halves = exponents.repeat(2), torch.arange(2).repeat_interleave(each)
+    if split == "time, rows, columns":
+        both, halves = exponents.repeat(3), torch.tensor([2, 0, 1]).repeat_interleave(each)
     if split == "alternate frequencies":  # e of columns lies half a step behind that of rows
         both = torch.cat([exponents, exponents + 0.5 / each])
     elif split == "columns, rows":
@@ -84,9 +89,9 @@ def _frequencies(
     base: float, axes: tuple[int, ...], exponents: tuple[float, ...], scales: tuple[float, float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Radians per row and per column of each pair."""
-    speeds = [scales[axis] * base**-exponent for axis, exponent in zip(axes, exponents, strict=True)]
+    pairs = list(zip(axes, exponents, strict=True))
     rows, columns = (
-        tuple(speed if axis == wanted else 0.0 for axis, speed in zip(axes, speeds, strict=True))
+        tuple(scales[wanted] * base**-exponent if axis == wanted else 0.0 for axis, exponent in pairs)
         for wanted in (0, 1)
     )
     return rows, columns

@@ -121,7 +121,7 @@ def layout_of(vectors: PatchVectors, declared: PlaneTurning, noise: float) -> La
     moving = moving_coordinates(patches, noise)
     if not bool(moving.any()):
         return None
-    return best_layout(patches, moving, noise, Layout(declared.pairing, 0, patches.shape[-1]))
+    return best_layout(patches, moving, noise, Layout(declared.pairing, 0, 2 * len(declared.rows)))
 
 
 def _slopes(z: Complex[Tensor, "n r c m"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:

@@ -173,7 +173,7 @@ def _speeds(declared: DeclaredPlane, seen: PlaneTurning) -> Discrepancy:
     factors = (_factor(declared, seen, 0), _factor(declared, seen, 1))
     if agree(declared.at_base(declared.base, factors).turning, seen):
         return _scaled(factors)
-    pairs = range(len(declared.axes))
+    pairs = [pair for pair, axis in enumerate(declared.axes) if axis < len(AXES)]
     worst = max(pairs, key=lambda j: abs(math.log(max(_ratio(declared, seen, j), 1e-9))))
     axis = declared.axes[worst]
     wanted, got = ((one.rows, one.columns)[axis][worst] for one in (declared.turning, seen))
@@ -184,6 +184,8 @@ def _base(declared: DeclaredPlane, seen: PlaneTurning) -> float | None:
     """The base of the progression through the measured speeds, each weighted by how well it is known."""
     weighted, squares = 0.0, 0.0
     for j, (axis, exponent) in enumerate(zip(declared.axes, declared.exponents, strict=True)):
+        if axis >= len(AXES):
+            continue
         speed = (seen.rows, seen.columns)[axis][j]
         error = (seen.row_errors, seen.column_errors)[axis][j]
         if speed > error:

@@ -1,10 +1,12 @@
 """Audit vision towers: what every layer rotates queries and keys of patches by, against the configuration."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import FAILURES, Call, evaluating, layer_name
 from spectrope.checkpoints.adapters.towers import Tower, towers
@@ -17,6 +19,9 @@ from spectrope.checkpoints.audit.plane_findings import HeadOfSide, agree, by_pla
 from spectrope.checkpoints.audit.records import Position, VisionRecord
 from spectrope.checkpoints.probes.patches import PatchKernel, attending_in, constant_patches
 from spectrope.core import SpectropeError, UnsupportedError
+from spectrope.encodings import multiply_pairs
+
+UNLIMITED = "unlimited"
 
 
 def vision_records(model: nn.Module, contents: int = 2, seed: int = 0) -> tuple[VisionRecord, ...]:
@@ -78,9 +83,10 @@ class TowerAudit:
 
     def _record(self, kernel: PatchKernel, position: Position) -> VisionRecord:
         call, unexplained = carried_out(kernel.call, kernel.exercise)
-        declared = declared_plane(self.tower, call.q.shape[-1])
         layer = layer_name(call.module)[1]
-        findings = [*self._rotation(kernel, declared), *self._around(call, kernel.windows, layer)]
+        declared = declared_plane(self.tower, layer, call.q.shape[-1])
+        vectors = self._vectors(kernel, layer)
+        findings = [*self._rotation(vectors, declared), *self._around(call, kernel.windows, layer)]
         findings += unexplained
         return VisionRecord(
             module=f"{self.tower.name}.{call.module}".strip("."),
@@ -88,28 +94,46 @@ class TowerAudit:
             layer=layer,
             grid=self.tower.grid,
             position=position,
-            mask=_mask(call, kernel.windows),
-            effective=self._effective(kernel, declared),
+            mask=self._mask(call, kernel.windows),
+            effective=self._effective(vectors, declared),
             declared=declared.turning,
             verdict="differs" if findings else "matches",
             findings=tuple(findings),
             exercised=kernel.exercise is not None,
         )
 
-    def _vectors(self, kernel: PatchKernel) -> dict[HeadOfSide, PatchVectors]:
-        """Queries and keys of each head."""
-        places = self.tower.places()
-        first = 0 if self.tower.form.of_one_size else kernel.q.shape[2] - len(places)
-        sides = {"queries": kernel.q, "keys": kernel.k}
+    def _vectors(self, kernel: PatchKernel, layer: int) -> dict[HeadOfSide, PatchVectors]:
+        """Queries and keys of each head, with the halves of each pair half a head apart or side by side."""
+        form, places, tokens = self.tower.form, self.tower.places(layer), kernel.q.shape[2]
+        windows = form.windows
+        if tokens < len(places) or (windows is not None and windows.anew and tokens != len(places)):
+            return {}  # Windows of another size, which the mask says.
+        first = 0 if form.of_one_size else tokens - len(places)
+        sides, sources = {"queries": kernel.q, "keys": kernel.k}, kernel.sources
+        if form.class_angles:
+            sides = {side: self._class_turned_back(x, first) for side, x in sides.items()}
+        if form.by_halves:
+            width = kernel.q.shape[-1]
+            sides = {side: _halves_apart(x) for side, x in sides.items()}
+            whole = (one.unflatten(1, (-1, width)) for one in sources if one.shape[1] % width == 0)
+            sources = [_halves_apart(one).flatten(1) for one in whole]
         return {
-            (side, head): PatchVectors(x[:, head], places, first, kernel.sources)
+            (side, head): PatchVectors(x[:, head], places, first, sources)
             for side, x in sides.items()
             for head in range(x.shape[1])
         }
 
-    def _rotation(self, kernel: PatchKernel, declared: DeclaredPlane) -> list[Discrepancy]:
+    def _class_turned_back(self, x: Float[Tensor, "b h t d"], first: int) -> Float[Tensor, "b h t d"]:
+        """Queries or keys of which those before the first patch are freed of their learned rotation."""
+        form = self.tower.form
+        angles = getattr(self.tower.module, form.class_angles).detach().float().cpu()
+        back = torch.polar(torch.ones_like(angles), -angles)[None, None]
+        return torch.cat(
+            [multiply_pairs(x[:, :, :first].float(), back, form.pairing).to(x), x[:, :, first:]], 2
+        )
+
+    def _rotation(self, every: dict[HeadOfSide, PatchVectors], declared: DeclaredPlane) -> list[Discrepancy]:
         """Where rotations differ, of the layer, of one side or of single heads."""
-        every = self._vectors(kernel)
         of = {place: place_findings(vectors, declared, self.noise) for place, vectors in every.items()}
         if not any(of.values()):
             return []
@@ -117,9 +141,13 @@ class TowerAudit:
         together = replace(first, x=torch.cat([one.x for one in every.values()]))
         return by_place(of, place_findings(together, declared, self.noise))
 
-    def _effective(self, kernel: PatchKernel, declared: DeclaredPlane) -> PlaneTurning | None:
+    def _effective(
+        self, every: dict[HeadOfSide, PatchVectors], declared: DeclaredPlane
+    ) -> PlaneTurning | None:
         """The rotation of the first query head, with the declared base where it has that."""
-        seen = fit_plane(next(iter(self._vectors(kernel).values())), declared.turning, self.noise)
+        if not every:
+            return None
+        seen = fit_plane(next(iter(every.values())), declared.turning, self.noise)
         if seen is None or len(seen.rows) != len(declared.axes) or not agree(declared.turning, seen):
             return seen
         return replace(seen, base=declared.base)
@@ -127,11 +155,12 @@ class TowerAudit:
     def _around(self, call: Call, windows: tuple[int, ...], layer: int) -> Iterator[Discrepancy]:
         """What differs around the rotation: mask, factor on dot products, values."""
         wanted = self.tower.windows(layer)
-        if list(windows) != wanted and sum(windows) == sum(wanted):
-            yield Discrepancy("mask", _windows(wanted), _windows(windows))
+        whole = math.prod(self.tower.grid)
+        if _words(wanted, whole) != _words(windows, whole):
+            yield Discrepancy("mask", _words(wanted, whole), _words(windows, whole))
         elif not bool(call.allowed.all()):
             yield Discrepancy("mask", "unlimited", describe_mask(call.allowed).description)
-        scale = call.q.shape[-1] ** -0.5
+        scale = self.tower.form.scale or call.q.shape[-1] ** -0.5
         if call.scale is not None and abs(call.scale - scale) > max(GAIN, 10 * self.noise) * scale:
             residual = abs(call.scale / scale - 1)
             yield Discrepancy("attention scale", f"{scale:.5g}", f"{call.scale:.5g}", residual=residual)
@@ -139,12 +168,19 @@ class TowerAudit:
         if v is not None and bool((v - v[:, :, :1]).abs().max() > 20 * self.noise * v.abs().max()):
             yield Discrepancy("values", "the same at every position", "varying with the position")
 
+    def _mask(self, call: Call, windows: tuple[int, ...]) -> str:
+        """Which patches a query sees, in words."""
+        words = _words(windows, math.prod(self.tower.grid))
+        return str(describe_mask(call.allowed)) if words == UNLIMITED else words
 
-def _mask(call: Call, windows: tuple[int, ...]) -> str:
-    return _windows(windows) if len(windows) > 1 else str(describe_mask(call.allowed))
+
+def _halves_apart(x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
+    """Coordinates that pair within each half of a head, reordered so that pairs lie half a head apart."""
+    return x.unflatten(-1, (2, 2, -1)).transpose(-3, -2).flatten(-3)
 
 
-def _windows(sizes: "tuple[int, ...] | list[int]") -> str:
-    if len(sizes) == 1:
-        return "unlimited"
+def _words(sizes: Sequence[int], whole: int) -> str:
+    """Windows of so many patches each, of so many in all."""
+    if len(sizes) == 1 and sizes[0] >= whole:
+        return UNLIMITED
     return f"windows of {', '.join(map(str, sizes))} patches"

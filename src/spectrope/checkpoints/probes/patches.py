@@ -1,5 +1,6 @@
 """Probe a vision tower with the same vector in place of every patch: what still varies is due to position."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,8 @@ class PatchKernel:
         q: Queries of all tokens, as the function received them; the batch holds the contents.
         k: Keys likewise.
         windows: Tokens of each call, where the layer attends to parts of the picture in turn.
-        sources: Outputs of the layer's inner modules at the first token, where they do not depend on it.
+        sources: Outputs of the layer's inner modules at the first token, where they do not depend on it; of
+            each window, where windows are rows of the batch.
         exercise: What the attention function makes of random inputs, where it was run.
     """
 
@@ -64,7 +66,7 @@ def attending_in(tower: Tower) -> tuple[list[str], bool]:
         model(**tower.inputs())
     if not calls:
         raise UnsupportedError(f"{type(model).__name__} shows no attention kernel.")
-    tokens, n_patches = entered[calls[0]], len(tower.places())
+    tokens, n_patches = entered[calls[0]], math.prod(tower.grid)
     patches = (tokens[:n_patches] if tower.form.of_one_size else tokens[-n_patches:]).double()
     variation = (patches - patches.mean(0)).square().sum() / patches.square().sum()
     return list(dict.fromkeys(calls)), variation.item() > VARYING
@@ -87,7 +89,7 @@ def constant_patches(
     for name in modules:
         calls = [calls[name] for calls, _ in runs]
         heard = [sources[name] for _, sources in runs]
-        shared = [torch.stack(one) for one in zip(*heard, strict=True) if len({x.shape for x in one}) == 1]
+        shared = [torch.cat(one) for one in zip(*heard, strict=True) if len({x.shape for x in one}) == 1]
         q, k = (
             torch.cat([torch.cat([getattr(call, side) for call in parts], 2) for parts in calls])
             for side in ("q", "k")
@@ -110,12 +112,13 @@ def _run(
         for part, _ in model.get_submodule(name).named_modules()
         if part
     }
-    tokens = 0
+    rows, tokens = 1, 0
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> Any:
-        nonlocal tokens
+        nonlocal rows, tokens
         states = given["hidden_states"] if "hidden_states" in given else args[0]
-        tokens = states.shape[-2]
+        rows = len(states) if states.ndim > 2 else 1
+        tokens = states[..., 0].numel() // rows
         vector = torch.randn(states.shape[-1], generator=torch_stream(seed, "content", name))
         constant = vector.to(states).expand_as(states).contiguous()
         if "hidden_states" in given:
@@ -123,7 +126,7 @@ def _run(
         return (constant, *args[1:]), given
 
     def note(part: str, output: Any) -> None:
-        first = _first_token(output, tokens)
+        first = _first_token(output, rows, tokens)
         if first is not None:
             sources[inner[part]].append(first)
 
@@ -140,12 +143,14 @@ def _run(
     return calls, sources
 
 
-def _first_token(output: Any, tokens: int) -> Float[Tensor, " _"] | None:
-    """Output of a module at the first token; None if it varies over tokens or holds none."""
+def _first_token(output: Any, rows: int, tokens: int) -> Float[Tensor, "b _"] | None:
+    """Output of a module at the first token of each row; None if it varies over tokens or holds none."""
+    if isinstance(output, Tensor) and output.ndim == 4 and math.prod(output.shape[1:3]) == tokens:
+        output = output.flatten(1, 2)  # Rows and columns of a window.
     if not isinstance(output, Tensor) or tokens not in output.shape:
         return None
     axis = output.shape.index(tokens)
     first = output.narrow(axis, 0, 1)
     if bool((output - first).abs().max() > VARIES * first.abs().max()):
         return None
-    return first.flatten().double().cpu()
+    return first.reshape(rows, -1).double().cpu()

@@ -9,6 +9,7 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
 from spectrope.checkpoints.adapters.load import Dtype
+from spectrope.checkpoints.adapters.parts import part_of
 from spectrope.console import RARE, DeviceOption
 from spectrope.core import ConfigError, choose_device
 
@@ -19,6 +20,12 @@ ContentsOption = Annotated[int, tyro.conf.arg(help="Number of random inputs comp
 LayersOption = Annotated[
     str | None,
     tyro.conf.arg(metavar="RANGE", help="Layers to load and measure, such as 0:4, -2: or 7 (default: all)."),
+]
+
+PartOption = Annotated[
+    str | None,
+    tyro.conf.arg(metavar="NAME", help="Model within it to look at by itself, such as model.encoder."),
+    RARE,
 ]
 
 # Of commands that also measure runs.
@@ -49,8 +56,10 @@ class Checkpoints:
         bool, tyro.conf.arg(help="Allow reading pickled weights, which can execute code."), RARE
     ] = False
 
-    def open(self, source: str, layers: str | None = None, *, by_layer: bool = False) -> nn.Module:
-        """The model of a checkpoint, or some of its layers; `by_layer` is for commands that only read it."""
+    def open(
+        self, source: str, layers: str | None = None, *, part: str | None = None, by_layer: bool = False
+    ) -> nn.Module:
+        """The model of a checkpoint, some of its layers, or a part; `by_layer` is for what only reads it."""
         device = choose_device(self.device)
         model = open_model(
             source,
@@ -61,7 +70,7 @@ class Checkpoints:
             layers=None if layers is None else parse_layers(layers),
             by_layer=by_layer and device.type == "cpu",
         )
-        return model.to(device)
+        return (model if part is None else part_of(model, part)).to(device)
 
     def tokenizer(self, source: str) -> Tokenizer | None:
         """The tokenizer of a checkpoint, if it has one."""

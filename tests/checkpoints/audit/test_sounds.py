@@ -13,8 +13,9 @@ from spectrope.checkpoints.adapters import drawable_tokens
 from spectrope.checkpoints.adapters.sounds import FORMS
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.text import closing
-from spectrope.checkpoints.lock import lock
+from spectrope.checkpoints.lock import FILE, lock, read_lock
 from spectrope.checkpoints.lock.opening import checked
+from spectrope.cli import main
 from spectrope.core.errors import ConfigError, UnsupportedError
 
 WITH_TABLES = {"audioflamingo3", "qwen2_audio", "voxtral", "whisper"}
@@ -162,11 +163,52 @@ def test_what_does_not_apply_is_refused():
         audit(model, serving_modes=True)
 
 
-def test_a_whole_model_of_sounds_names_its_encoder():
+def test_a_whole_model_of_sounds_names_its_parts():
     model = transformers.WhisperModel(whisper_config()).eval()
-    with pytest.raises(UnsupportedError, match=r"give its encoder \(get_encoder\(\)\), or a model of text"):
+    with pytest.raises(UnsupportedError, match=r"give a part of it \(encoder, decoder\), or a model of text"):
         audit(model)
-    assert audit(model.get_encoder()).ok
+    assert audit(model, part="encoder").ok
+    found = audit(model, part="decoder")
+    assert found.ok
+    assert "decoding from caches and left padding (the class has no generate)" in found.unserved
+
+
+def test_the_decoder_of_a_model_of_sounds_is_a_model_of_text_with_a_head(tmp_path):
+    transformers.WhisperForConditionalGeneration(whisper_config()).save_pretrained(tmp_path)
+    found = audit(transformers.WhisperForCausalLM.from_pretrained(tmp_path))
+    assert found.ok
+    assert found.unseen == ""
+    assert {"cached decoding", "beam search", "static cache"} <= {one.mode for one in found.serving_modes}
+
+
+def test_a_lock_names_its_part(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    transformers.WhisperForConditionalGeneration(whisper_config()).save_pretrained("whisper")
+    assert main(["lock", "whisper", "--part", "encoder"]) == 0
+    assert read_lock(FILE).part == "encoder"
+    assert read_lock(FILE).config_sha256
+    assert main(["check"]) == 0
+    assert main(["audit", "whisper", "--part", "encoder", "--fix", "corrected"]) == 2
+
+
+def test_an_encoder_within_a_model_of_texts_is_a_part_of_it(tmp_path):
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text = {"vocab_size": 200, "num_key_value_heads": 2, "max_position_embeddings": 256} | sizes
+    own = {"d_model": 64, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 64}
+    sound = own | {"max_source_positions": LENGTH, "num_mel_bins": 16}
+    config = transformers.Qwen2AudioConfig(text_config=text, audio_config=sound, audio_token_index=190)
+    transformers.Qwen2AudioForConditionalGeneration(config).save_pretrained(tmp_path)
+    whole = audit(tmp_path, length=LENGTH, serving_modes=False)
+    assert whole.ok
+    told = "model.audio_tower, which takes other inputs than text (audit it as part model.audio_tower)"
+    assert whole.unseen == told
+    found = audit(tmp_path, part="audio_tower")
+    assert found.ok
+    assert (found.model, found.architecture) == (f"{tmp_path}, audio_tower", "qwen2_audio_encoder")
+    assert {layer.effective.mask.shape for layer in found.layers} == {"bidirectional"}
+    text_alone = audit(tmp_path, part="model.language_model", length=LENGTH, serving_modes=False)
+    assert text_alone.ok
+    assert text_alone.unseen == ""
 
 
 @pytest.mark.parametrize(("name", "change"), [("glmasr", base_lost), ("qwen2_audio", table_halved)])

@@ -77,12 +77,6 @@ def is_sound_encoder(model: nn.Module) -> bool:
     return type(model).__name__ in FORMS
 
 
-def holds_sounds(model: nn.Module) -> bool:
-    """Whether a model has such an encoder beside other parts, which `get_encoder` gives."""
-    encoder = getattr(model, "get_encoder", lambda: None)()
-    return encoder is not model and isinstance(encoder, nn.Module) and is_sound_encoder(encoder)
-
-
 def fixed_positions(model: nn.Module) -> int | None:
     """Positions of all sounds that an encoder takes; None if they may have any length."""
     form, config = FORMS.get(type(model).__name__), getattr(model, "config", None)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,32 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     Returns:
         "library" and "file"; the latter is empty for a model that was not loaded from disk.
     """
-    return declared_fields(getattr(model, "whole_config", model.config))
+    whole: Any = getattr(model, "whole_config", model.config)
+    own = _of_text(model)
+    return declared_fields(own) if own is whole else fields_of_part(whole, own.model_type)
+
+
+def _of_text(model: nn.Module) -> Any:
+    """The configuration of a whole model or of its text, of which a model may be a part; else its own."""
+    own: Any = model.config
+    whole: Any = getattr(model, "whole_config", own)
+    return whole if own.model_type in (whole.model_type, whole.get_text_config().model_type) else own
+
+
+def fields_of_part(whole: Any, family: str) -> dict[str, Any]:
+    """The part of a model's configuration that is of this family, likewise."""
+    parts = [part for part in _parts(whole.to_dict()) if part.get("model_type") == family]
+    written = _written(getattr(whole, "_name_or_path", "") or "")
+    file = [part for part in _parts(written) if part.get("model_type") == family]
+    return {"library": parts[0] if parts else whole.to_dict(), "file": file[0] if file else {}}
+
+
+def _parts(fields: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
+    """A configuration and those inside it."""
+    yield fields
+    for value in fields.values():
+        if isinstance(value, dict):
+            yield from _parts(value)
 
 
 def declared_fields(config: Any) -> dict[str, Any]:
@@ -69,7 +95,7 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     )
 
-    config: Any = getattr(model, "whole_config", model.config)
+    config = _of_text(model)
     text = config.get_text_config()
     both = getattr(text, "use_bidirectional_attention", None)
     causal = getattr(text, "is_causal", None)
@@ -113,11 +139,14 @@ def is_checkpoint(source: str) -> bool:
 
 def _file(source: str) -> dict[str, Any]:
     """The configuration as it was written, its text part where it has parts; empty if there is none."""
-    path = _config_path(source) if source else None
-    if path is None:
-        return {}
-    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields = _written(source)
     return fields.get("text_config", fields)
+
+
+def _written(source: str) -> dict[str, Any]:
+    """The whole configuration as it was written; empty if there is none."""
+    path = _config_path(source) if source else None
+    return {} if path is None else json.loads(path.read_text(encoding="utf-8"))
 
 
 def _config_path(source: str) -> Path | None:

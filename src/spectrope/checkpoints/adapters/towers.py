@@ -1,17 +1,16 @@
 """Find vision towers whose queries and keys turn with row and column, and feed them a picture."""
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import signature
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from spectrope.checkpoints.adapters.structure import fields_of_part
 from spectrope.encodings import Pairing
 
 Takes = Literal["pixels", "patches", "rows of patches", "patches and places"]
@@ -236,7 +235,8 @@ def towers(model: nn.Module) -> list[Tower]:
         family = getattr(getattr(module, "config", None), "model_type", "")
         inside = any(f"{name}.".startswith(f"{one.name}.") or not one.name for one in found)
         if family in FORMS and not inside and hasattr(module, "get_input_embeddings"):
-            found.append(Tower(name, module, FORMS[family], _declared(model, family)))
+            whole: Any = getattr(model, "whole_config", model.config)
+            found.append(Tower(name, module, FORMS[family], fields_of_part(whole, family)))
     return found
 
 
@@ -253,27 +253,18 @@ def other_towers(model: nn.Module) -> list[str]:
         family = str(getattr(getattr(module, "config", None), "model_type", ""))
         takes = getattr(module, "main_input_name", "") in INPUTS or any(kind in family for kind in KINDS)
         inside = any(f"{name}.".startswith(f"{one}.") for one in (*found, *known))
-        if name and takes and not inside and hasattr(module, "get_input_embeddings"):
+        if name and takes and not inside and _is_without_text(module):
             found.append(name)
     return found
 
 
-def _declared(model: nn.Module, family: str) -> dict[str, Any]:
-    """The part of a model's configuration that is of this family."""
-    whole: Any = getattr(model, "whole_config", model.config)
-    parts = [part for part in _parts(whole.to_dict()) if part.get("model_type") == family]
-    path = Path(getattr(whole, "_name_or_path", "") or "") / "config.json"
-    written = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    file = [part for part in _parts(written) if part.get("model_type") == family]
-    return {"library": parts[0] if parts else whole.to_dict(), "file": file[0] if file else {}}
-
-
-def _parts(fields: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
-    """A configuration and those inside it."""
-    yield fields
-    for value in fields.values():
-        if isinstance(value, dict):
-            yield from _parts(value)
+def _is_without_text(module: Any) -> bool:
+    """Whether a module is a model that has no part over text."""
+    if not hasattr(module, "get_input_embeddings") or module.config.get_text_config() is not module.config:
+        return False
+    with contextlib.suppress(NotImplementedError):
+        return not isinstance(module.get_input_embeddings(), nn.Embedding)
+    return True
 
 
 def _windows(blocks: Tensor, side: int) -> Iterator[Tensor]:

@@ -25,6 +25,7 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
+from spectrope.checkpoints.adapters.parts import part_of, parts_of, shown_name
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
 from spectrope.checkpoints.audit.absolutes import (
@@ -51,6 +52,7 @@ from spectrope.checkpoints.audit.scales import compare_scales
 from spectrope.checkpoints.audit.serving import (
     MERGED,
     by_default,
+    not_decoded,
     served_model,
     served_tokens,
     serving_records,
@@ -78,6 +80,7 @@ LENGTH = 512  # Positions of an audit, where the model takes as many.
 def audit(
     model: object,
     *,
+    part: str | None = None,
     length: int | None = None,
     layers: "str | slice | None" = None,
     dtype: Dtype = "auto",
@@ -98,6 +101,7 @@ def audit(
     Args:
         model: A Hugging Face model of texts, an encoder of sounds, an `OwnModel`, the folder of a checkpoint,
             or its id in the local cache.
+        part: Dotted name of a model within it that is audited by itself, such as "model.encoder" of Whisper.
         length: Number of positions; None means 512, or the maximum of the model if that is smaller.
         layers: For checkpoints: layers to load and measure, as a slice or as "0:4", "-2:" or "7"; None
             selects all.
@@ -117,9 +121,9 @@ def audit(
             `allow_pickle` (see `open_model`).
 
     Raises:
-        ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8, `batch` below 2, or
-            `text` below 16, the audit needs more memory than is available, the configuration lacks what its
-            architecture needs, or queries or keys are not finite.
+        ConfigError: If `model` is neither a model nor a checkpoint or has no such part, `length` is below 8,
+            `batch` below 2, or `text` below 16, the audit needs more memory than is available, the
+            configuration lacks what its architecture needs, or queries or keys are not finite.
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
 
     Example:
@@ -131,6 +135,7 @@ def audit(
         ['matches', 'matches']
     """
     model = _opened(model, layers, dtype, device, opening)
+    model = model if part is None else part_of(model, part)
     if is_tower(model):
         _refuse_of_texts(length, serving_modes, text)
         return _of_tower(model, batch, seed)
@@ -198,10 +203,10 @@ def audit(
             firsts = {
                 f"{_prefix(model, inner)}{one.table}": int(one.rows[0]) for one in absolutes if one.table
             }
-            served, notes = (), ()
+            served, notes, undecoded = (), (), ()
             if wanted:
                 whole = served_model(model, names, firsts, noise, seed, tokens, length - 2)
-                served = tuple(serving_records(whole))
+                served, undecoded = tuple(serving_records(whole)), not_decoded(whole)
                 if serving_modes is None:
                     served = tuple(by_default(whole, one) for one in served)
                 notes = conversion_notes(whole) if right else ()
@@ -212,7 +217,7 @@ def audit(
     required = serving_modes or False
     refused = tuple(one for one in served if one.reason and (one.reason == MERGED or not required))
     return Audit(
-        model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
+        model=shown_name(model),
         architecture=declaration.model_type,
         dtype=dtype_name(dtype_used),
         noise=noise,
@@ -225,7 +230,7 @@ def audit(
         served_tokens=tokens if served else 0,
         unserved=(LATER,)
         if serving_modes is None and not right and not sounds
-        else (*map(str, refused), *blocks, *(uncrossed(compared, tokens) if served else ())),
+        else (*map(str, refused), *undecoded, *blocks, *(uncrossed(compared, tokens) if served else ())),
         notes=notes,
         unread=probed.unread,
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
@@ -276,7 +281,11 @@ def _dtype(inner: nn.Module) -> torch.dtype:
 
 def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:
     """Records of the vision towers of a model of texts, and which parts for other inputs are not read."""
-    others = [f"{name}, which takes other inputs than text" for name in other_towers(model)]
+    audited = parts_of(model)
+    others = [
+        f"{name}, which takes other inputs than text" + f" (audit it as part {name})" * (name in audited)
+        for name in other_towers(model)
+    ]
     try:
         return vision_records(model, batch, seed), "; ".join(others)
     except SpectropeError as error:
@@ -289,7 +298,7 @@ def _of_tower(model: nn.Module, batch: int, seed: int) -> Audit:
     dtype = next(model.parameters()).dtype
     records = vision_records(model, batch, seed)
     return Audit(
-        model=getattr(config, "_name_or_path", "") or type(model).__name__,
+        model=shown_name(model),
         architecture=config.model_type,
         dtype=dtype_name(dtype),
         noise=float(torch.finfo(dtype).eps),

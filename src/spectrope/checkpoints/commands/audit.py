@@ -17,7 +17,13 @@ from spectrope.checkpoints.audit.text import SHOWN, closing, reasons, shown_rows
 from spectrope.checkpoints.audit.witness import certified_audit
 from spectrope.checkpoints.gguf import FileAudit, audit_gguf, is_gguf
 from spectrope.checkpoints.gguf.records import COLUMNS
-from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, LengthOption
+from spectrope.checkpoints.options import (
+    Checkpoints,
+    ContentsOption,
+    LayersOption,
+    LengthOption,
+    PartOption,
+)
 from spectrope.console import (
     RARE,
     CertificateOption,
@@ -38,6 +44,7 @@ EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
 NOT_RUN = "is for models that run; a GGUF file is read and not run, so keep the output of --json instead."
 FOR_MODELS = (
     *(
+        "part",
         "contents",
         "serving_modes",
         "without_serving_modes",
@@ -73,6 +80,7 @@ class Audit(Checkpoints):
     source: Annotated[
         Path | None, tyro.conf.arg(help="For GGUF files: folder of the checkpoint it was converted from.")
     ] = None
+    part: PartOption = None
     length: LengthOption = None
     layers: LayersOption = None
     contents: ContentsOption = 2
@@ -113,8 +121,10 @@ class Audit(Checkpoints):
         if self.out is not None:
             check_page(self.out)
         if self.fix is not None:
+            if self.part is not None:
+                raise ConfigError("--fix corrects the configuration of a whole model; leave out --part.")
             check_fix(Path(self.model), self.fix, self.layers)
-        model = self.open(self.model, self.layers, by_layer=True)
+        model = self.open(self.model, self.layers, part=self.part, by_layer=True)
         audit = self._audited(model)
         if self.json:
             print_json(audit.to_dict())

@@ -38,7 +38,7 @@ class Check(Checkpoints):
         """Measure, print what changed, and say by the exit code whether anything did."""
         held = read_lock(self.lock)
         source = self.model or source_of(held, self.lock)
-        model = self.open(source, held.layers_taken or None)
+        model = self.open(source, held.layers_taken or None, part=held.part or None)
         with counted("measuring") as watch:
             result = checked(held, model, watch)
         if self.junit is not None:

@@ -8,7 +8,7 @@ import tyro
 
 from spectrope.checkpoints.lock import FILE, lock, write_lock
 from spectrope.checkpoints.lock.opening import name_from
-from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption
+from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, PartOption
 from spectrope.console import RARE, JsonOption, counted, print_json, say, table
 from spectrope.core import to_dict
 
@@ -29,6 +29,7 @@ class Lock(Checkpoints):
         tyro.conf.arg(name="model", help="Folder of a checkpoint, or id of a cached model."),
     ]
     out: Annotated[Path, tyro.conf.arg(help="Lock file to write.")] = Path(FILE)
+    part: PartOption = None
     layers: LayersOption = None
     length: Annotated[int | None, tyro.conf.arg(help="Positions (default: 128, or the model's limit).")] = (
         None
@@ -43,7 +44,7 @@ class Lock(Checkpoints):
 
     def run(self) -> int:
         """Measure, write, and print a row per layer."""
-        model = self.open(self.model, self.layers)
+        model = self.open(self.model, self.layers, part=self.part)
         with counted("measuring") as watch:
             held = lock(
                 model,
@@ -59,7 +60,7 @@ class Lock(Checkpoints):
             print_json(to_dict(held))
             return 0
         rows = [(one.name, one.applies, one.verdict) for one in held.every_layer]
-        table(f"{held.model}, {held.length} positions in {held.dtype}", COLUMNS, rows)
+        table(f"{held.named}, {held.length} positions in {held.dtype}", COLUMNS, rows)
         for one in held.every_layer:
             for finding in one.findings:
                 say(f"layer {one.name}, locked with this finding: {finding}")

@@ -111,7 +111,7 @@ class CheckedLock(Shown):
         return pl.DataFrame(rows, schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
-        yield f"{self.after.model}, {self.after.length} positions in {self.after.dtype}", self.to_frame()
+        yield f"{self.after.named}, {self.after.length} positions in {self.after.dtype}", self.to_frame()
         for move in self.moves:
             yield f"{move.where}: {move.code} {move}"
         if self.moves:

@@ -79,15 +79,16 @@ def lock(
     found = _audited(model, length, serving_modes, contents, watch)
     modules = [one.module for one in found.layers]
     norms = _norms(model, modules, contents) if modules else {}
-    config: Any = model.config
+    config: Any = getattr(model, "whole_config", model.config)
     source = str(getattr(config, "_name_or_path", "") or "")
     return Lock(
-        model=name or source or found.model,
+        model=name or source or getattr(model, "name", type(model).__name__),
         architecture=found.architecture,
         config_sha256=_digest(Path(source)) if source else "",
         dtype=found.dtype,
         noise=found.noise,
         length=found.length,
+        part=getattr(model, "part_name", ""),
         layers_taken=layers_taken,
         contents=contents,
         versions=library_versions(),

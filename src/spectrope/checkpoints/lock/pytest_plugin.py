@@ -41,13 +41,15 @@ class LockFile(pytest.File):
     def result(self) -> Any:
         """The lock compared with a new measurement."""
         from spectrope.checkpoints.adapters import open_model, parse_layers
+        from spectrope.checkpoints.adapters.parts import part_of
         from spectrope.checkpoints.lock import read_lock
         from spectrope.checkpoints.lock.opening import checked, source_of
         from spectrope.core import unwatched
 
         held = read_lock(self.path)
         layers = parse_layers(held.layers_taken) if held.layers_taken else None
-        return checked(held, open_model(source_of(held, self.path), layers=layers), unwatched)
+        model = open_model(source_of(held, self.path), layers=layers)
+        return checked(held, part_of(model, held.part) if held.part else model, unwatched)
 
 
 class LockedPlace(pytest.Item):

@@ -161,6 +161,7 @@ class Lock(Configured):
         dtype: In which it ran.
         noise: Relative rounding error of that.
         length: Positions.
+        part: Dotted name of the part that is locked by itself, such as "model.encoder"; "" for the whole.
         layers_taken: Layers that were loaded, such as "0:2"; "" for all.
         contents: Random contents.
         versions: Of the libraries that ran it.
@@ -180,6 +181,7 @@ class Lock(Configured):
     dtype: str
     noise: float
     length: int
+    part: str = ""
     layers_taken: str = ""
     contents: int = 2
     versions: dict[str, str] = field(default_factory=dict)
@@ -190,6 +192,11 @@ class Lock(Configured):
     decays: tuple[LockedDecay, ...] = ()
     vision: tuple[LockedVision, ...] = ()
     outside: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> str:
+        """The model, and which part of it is locked."""
+        return f"{self.model}, {self.part}" if self.part else self.model
 
     @property
     def every_layer(self) -> tuple[LockedLayer | LockedDecay | LockedVision, ...]:

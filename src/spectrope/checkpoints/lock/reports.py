@@ -32,7 +32,7 @@ def junit(checked: CheckedLock) -> str:
     counts = {"tests": str(len(places)), "failures": str(len(failed)), "errors": "0", "skipped": "0"}
     suite = ElementTree.Element("testsuite", {"name": "spectrope check", **counts})
     for where, _, _ in places:
-        case = ElementTree.SubElement(suite, "testcase", {"classname": checked.before.model, "name": where})
+        case = ElementTree.SubElement(suite, "testcase", {"classname": checked.before.named, "name": where})
         if moves := checked.at(where):
             failure = ElementTree.SubElement(
                 case, "failure", {"message": str(moves[0]), "type": moves[0].code}

@@ -7,7 +7,7 @@ the list.
 from spectrope.checkpoints.audit.serving.kernels import AGREE, Refused, bound
 from spectrope.checkpoints.audit.serving.limits import by_default
 from spectrope.checkpoints.audit.serving.model import ServedModel, served_model
-from spectrope.checkpoints.audit.serving.modes import serving_records
+from spectrope.checkpoints.audit.serving.modes import not_decoded, serving_records
 from spectrope.checkpoints.audit.serving.packing import MERGED
 from spectrope.checkpoints.audit.serving.tokens import KEPT, served_tokens, uncrossed
 
@@ -19,6 +19,7 @@ __all__ = [
     "ServedModel",
     "bound",
     "by_default",
+    "not_decoded",
     "served_model",
     "served_tokens",
     "serving_records",

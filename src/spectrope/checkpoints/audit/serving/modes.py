@@ -21,6 +21,7 @@ from spectrope.checkpoints.audit.text import BEAMS, KEYS_ALONE, LONG
 
 STATIC_CACHE = "static cache"
 DECODING = "cached decoding"
+NOT_DECODED = "decoding from caches and left padding (the class has no generate)"
 Mode = Callable[[ServedModel], list[Discrepancy]]
 
 
@@ -38,13 +39,22 @@ def serving_records(served: ServedModel) -> Iterator[ServingRecord]:
         yield _without(outcome, alone)
 
 
+def not_decoded(served: ServedModel) -> tuple[str, ...]:
+    """Decoding, in words, if a model that predicts tokens is without what decodes them."""
+    return () if not _serves(served) or hasattr(served.model, "generate") else (NOT_DECODED,)
+
+
+def _serves(served: ServedModel) -> bool:
+    """Whether tokens are decoded one by one."""
+    return served.config.is_encoder_decoder or served.causal
+
+
 def _modes(served: ServedModel) -> dict[str, Mode]:
     """The serving modes of the model, by name."""
     if served.config.model_type in POOLS:
         return {"right padding": _pooling}
     modes: dict[str, Mode] = {}
-    two_stacks = served.config.is_encoder_decoder
-    serves = two_stacks or served.causal
+    two_stacks, serves = served.config.is_encoder_decoder, _serves(served)
     if serves and hasattr(served.model, "generate"):
         if "past_key_values" in served.arguments:
             modes[DECODING] = decoded

@@ -3,7 +3,7 @@
 import pytest
 import transformers
 
-from spectrope.checkpoints.adapters.parts import part_of, parts_of, shown_name
+from spectrope.checkpoints.adapters.parts import models_within, part_of, shown_name
 from spectrope.core import ConfigError
 
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -18,11 +18,11 @@ def whisper():
 
 
 def test_parts_are_named_as_within_the_whole():
-    assert parts_of(whisper()) == ["model.encoder", "model.decoder"]
+    assert models_within(whisper()) == ["model.encoder", "model.decoder"]
 
 
 def test_a_model_of_text_is_no_whole_of_parts():
-    assert parts_of(transformers.LlamaModel(transformers.LlamaConfig(vocab_size=50, **SIZES))) == []
+    assert models_within(transformers.LlamaModel(transformers.LlamaConfig(vocab_size=50, **SIZES))) == []
 
 
 @pytest.mark.parametrize("name", ["model.encoder", "encoder"])

@@ -18,6 +18,7 @@ CODEC = {"encoder_hidden_size": 4, "downsampling_ratios": [4, 8, 8], "codebook_d
 SOUNDS: dict[str, Callable[[], nn.Module]] = {
     "audioflamingo3": lambda: _built("AudioFlamingo3", **SIZES, **BANDS, max_source_positions=LENGTH),
     "glmasr": lambda: _built("GlmAsr", **SIZES, **BANDS),
+    "lasr": lambda: _built("Lasr", **SIZES, **BANDS, subsampling_conv_channels=8, conv_kernel_size=9),
     "moonshine": lambda: MoonshineEncoder(
         transformers.MoonshineConfig(
             hidden_size=64,
@@ -29,6 +30,7 @@ SOUNDS: dict[str, Callable[[], nn.Module]] = {
             decoder_num_attention_heads=2,
         )
     ),
+    "parakeet": lambda: _with_biases(_built("Parakeet", **SIZES, **BANDS, subsampling_conv_channels=8)),
     "pe_audio": lambda: _built("PeAudio", **SIZES, head_dim=16, dac_config=CODEC),
     "qwen2_audio": lambda: _built("Qwen2Audio", **WHISPER),
     "voxtral": lambda: _built("Voxtral", **SIZES, **BANDS, max_source_positions=LENGTH),
@@ -44,6 +46,14 @@ def whisper_config() -> transformers.WhisperConfig:
 def _built(family: str, **fields: object) -> nn.Module:
     config = getattr(transformers, f"{family}EncoderConfig")(**fields)
     return getattr(transformers, f"{family}Encoder")(config)
+
+
+def _with_biases(model: nn.Module) -> nn.Module:
+    """Transformer-XL's biases, which begin at 0, drawn as training leaves them."""
+    for name, weights in model.named_parameters():
+        if name.endswith(("bias_u", "bias_v")):
+            nn.init.normal_(weights, std=0.5)
+    return model
 
 
 def encoder(name: str) -> nn.Module:

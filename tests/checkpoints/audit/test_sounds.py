@@ -31,8 +31,8 @@ def test_an_unmodified_encoder_matches(name, dtype):
     found = audit(in_precision(encoder(name), dtype), length=LENGTH)
     assert found.ok, str(found)
     assert len(found.layers) == 2
-    kinds = {layer.effective.kind for layer in found.layers}
-    assert kinds == ({"none"} if name in WITH_TABLES else {"rotary"})
+    (kind,) = {layer.effective.kind for layer in found.layers}
+    assert kind == {"parakeet": "relative term"}.get(name, "none" if name in WITH_TABLES else "rotary")
     assert [one.first_row for one in found.absolutes] == [0 if name in WITH_TABLES else None]
     said = closing(found)
     assert "fewer tokens" not in said
@@ -68,7 +68,77 @@ def table_halved(model, patch):
     model.layers[0].register_forward_pre_hook(lambda _, args: (args[0] - held / 2, *args[1:]))
 
 
+def lags(change):
+    """Parakeet's sines and cosines of lags, changed."""
+
+    def inject(model, patch):
+        own = model.encode_positions.forward
+        patch.setattr(model.encode_positions, "forward", lambda states: change(own, model, states))
+
+    return inject
+
+
+def of_other_base(model, patch):
+    frequencies = model.encode_positions.inv_freq
+    frequencies.copy_(frequencies**1.25)
+
+
+def by_one(own, model, states):
+    return own(torch.cat([states, states[:, :1]], 1))[:, :-2]
+
+
+def sines_first(own, model, states):
+    table = own(states)
+    return torch.cat([table[..., ::2], table[..., 1::2]], -1)
+
+
+def weights(change):
+    """What every attention module of Parakeet holds, changed."""
+
+    def inject(model, patch):
+        for layer in model.layers:
+            change(layer.self_attn, patch)
+
+    return inject
+
+
+def factor_lost(own, patch):
+    plain = own._rel_shift
+    patch.setattr(own, "_rel_shift", lambda scores: plain(scores) / own.scaling)
+
+
+def one_head_mirrored(own, patch):
+    plain = own._rel_shift
+
+    def mirrored(scores):
+        scores = scores.clone()
+        scores[:, 1] = scores[:, 1].flip(-1)
+        return plain(scores)
+
+    patch.setattr(own, "_rel_shift", mirrored)
+
+
 FAULTS = {
+    "another base of sines": (
+        "parakeet",
+        of_other_base,
+        "SPE303",
+        "sines and cosines in turns, of base 10000 declared, base 100000",
+    ),
+    "sines, then cosines": ("parakeet", lags(sines_first), "SPE303", "sines, then cosines effective"),
+    "lags of the other sign": (
+        "parakeet",
+        lags(lambda own, model, states: own(states).flip(1)),
+        "SPE302",
+        "those of the mirrored lags",
+    ),
+    "lags by one": ("parakeet", lags(by_one), "SPE302", "those of lags 1 larger"),
+    "relative term without its factor": (
+        "parakeet",
+        weights(factor_lost),
+        "SPE303",
+        "4 times it",
+    ),
     "frequencies halved": ("glmasr", base_lost, "SPE102", "linear by 2 effective"),
     "queries alone turn": (
         "glmasr",
@@ -101,6 +171,20 @@ def test_a_fault_is_named_in_every_layer(name, monkeypatch):
     assert {one.layer for one in found.records} == {0, 1}
     assert said in found.records[0].message
     assert found.records[0].impact.reason == "an encoder of sounds predicts no tokens"
+
+
+def test_a_relative_term_of_one_head_is_named(monkeypatch):
+    model = encoder("parakeet")
+    one_head_mirrored(model.layers[1].self_attn, monkeypatch)
+    (record,) = audit(model, length=LENGTH).records
+    assert (record.code, record.layer, record.head) == ("SPE302", 1, 1)
+
+
+def test_a_wrong_factor_on_products_and_the_relative_term_is_named():
+    model = encoder("parakeet")
+    model.layers[1].self_attn.scaling *= 2
+    (record,) = audit(model, length=LENGTH).records
+    assert (record.code, record.layer) == ("SPE404", 1)
 
 
 @pytest.mark.parametrize("name", ["qwen2_audio", "voxtral"])
@@ -211,7 +295,9 @@ def test_an_encoder_within_a_model_of_texts_is_a_part_of_it(tmp_path):
     assert text_alone.unseen == ""
 
 
-@pytest.mark.parametrize(("name", "change"), [("glmasr", base_lost), ("qwen2_audio", table_halved)])
+@pytest.mark.parametrize(
+    ("name", "change"), [("glmasr", base_lost), ("parakeet", of_other_base), ("qwen2_audio", table_halved)]
+)
 def test_a_lock_holds_an_encoder(name, change, monkeypatch):
     model = encoder(name)
     held = lock(model)

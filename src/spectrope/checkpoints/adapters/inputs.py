@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters.parts import parts_of
+from spectrope.checkpoints.adapters.parts import models_within
 from spectrope.checkpoints.adapters.sounds import fixed_positions, is_sound_encoder, sound_of
 from spectrope.checkpoints.adapters.sparse import full_attention_up_to
 from spectrope.core import SpectropeError, UnsupportedError
@@ -90,7 +90,7 @@ def require_tokens(model: nn.Module) -> None:
     """
     taken = getattr(model, "main_input_name", "input_ids")
     if taken != "input_ids" and not _is_decoder_alone(model):
-        parts = f"a part of it ({', '.join(found)}), or " if (found := parts_of(model)) else ""
+        parts = f"a part of it ({', '.join(found)}), or " if (found := models_within(model)) else ""
         raise UnsupportedError(f"{_name(model)} takes no tokens but {taken}; give {parts}a model of text.")
 
 

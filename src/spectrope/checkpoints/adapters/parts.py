@@ -22,7 +22,7 @@ def part_of(model: nn.Module, name: str) -> nn.Module:
     body = getattr(model, "base_model", model)
     part: Any = (dict(body.named_modules()) | dict(model.named_modules())).get(name)
     if not name or not _is_model(part):
-        known = ", ".join(parts_of(model)) or "none"
+        known = ", ".join(models_within(model)) or "none"
         raise ConfigError(
             f"part must name a model within {type(model).__name__}; got {name!r}. It has these: {known}."
         )
@@ -32,7 +32,7 @@ def part_of(model: nn.Module, name: str) -> nn.Module:
     return part
 
 
-def parts_of(model: nn.Module) -> list[str]:
+def models_within(model: nn.Module) -> list[str]:
     """Dotted names of the parts of a model that can be audited by themselves."""
     found: list[str] = []
     for name, module in model.named_modules():

@@ -38,14 +38,21 @@ def _bands_first(config: Any, rows: int, frames: int) -> tuple[int, ...]:
     return rows, config.num_mel_bins, frames
 
 
+def _bands_last(config: Any, rows: int, frames: int) -> tuple[int, ...]:
+    return rows, frames, config.num_mel_bins
+
+
 SPECTROGRAM = SoundForm("input_features", _bands_first)
+FRAMES = SoundForm("input_features", _bands_last)
 WHISPER = SoundForm("input_features", _bands_first, fixed=True)
 SAMPLES = SoundForm("input_values", lambda _, rows, samples: (rows, samples))
 CHANNEL = SoundForm("input_values", lambda _, rows, samples: (rows, 1, samples))
 FORMS = {
     "AudioFlamingo3Encoder": replace(WHISPER, mask="input_features_mask"),
     "GlmAsrEncoder": SPECTROGRAM,
+    "LasrEncoder": FRAMES,
     "MoonshineEncoder": SAMPLES,
+    "ParakeetEncoder": FRAMES,
     "PeAudioEncoder": CHANNEL,
     "Qwen2AudioEncoder": WHISPER,
     "VoxtralEncoder": WHISPER,

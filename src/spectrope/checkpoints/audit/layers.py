@@ -135,10 +135,12 @@ def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
 def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, list[Remedy]]:
     """Measure one layer and compare it with its declaration; what would put each finding right."""
     call, unexplained = carried_out(kernel.call, kernel.exercise)
-    otherwise = misapplied(kernel.call, call)
+    otherwise, declared = misapplied(kernel.call, call), subject.declared(kernel.call)
+    if declared.relative is not None and call.bias is not None:  # Which depends on the content.
+        call = replace(call, logits=call.unmasked(), bias=None, scale=None)
     kernel, module, length, noise = replace(kernel, call=call), call.module, subject.length, subject.noise
     stack, layer = place_of(subject.declaration, module)
-    declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
+    declaration = subject.declaration.at(layer)
     kernel = freed_of_scaling(kernel, subject.model, range(length))
     if clip := declared_clip(declaration):
         kernel = replace(kernel, sources=[x for one in kernel.sources for x in (one, one.clamp(-clip, clip))])

@@ -102,7 +102,7 @@ def declared_relative(declaration: Declaration, stack: str) -> RelativeTerm | No
     match declaration.model_type:
         case "xlnet":
             return _xlnet(declaration)
-        case "funnel":
+        case "funnel" | "parakeet_encoder":
             return RelativeTerm(("content to position", "bias to position"), Lags(), "sinusoids")
         case "deberta" | "deberta-v2":
             return _deberta(declaration)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,8 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.relative import RelativeTerm, n_terms
 
 TableOfLags = Callable[[Int[Tensor, " n"], int], Float[Tensor, "n c"]]
+Order = Literal["sines, then cosines", "cosines before sines", "sines and cosines in turns"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 BASES = (1e3, 1e5, 1e6)
 CONTENT = "content to content"
 
@@ -81,6 +83,8 @@ def parts_of(
     own: Any = model.get_submodule(module)
     x = states.double().to(next(own.parameters()).device)
     try:
+        if declaration.model_type == "parakeet_encoder":
+            return _parakeet(own, x)
         if term.table == "sinusoids":
             return xlnet_parts(own, x)
         if declaration.model_type == "prophetnet":
@@ -114,6 +118,16 @@ def xlnet_parts(own: Any, x: Float[Tensor, "b c"], keys: Float[Tensor, "b c"] | 
     return transformer_xl(queries, projected_keys, r, biases, sinusoids)
 
 
+def _parakeet(own: Any, x: Float[Tensor, "b c"]) -> Summands:
+    """Parakeet's, whose sines and cosines lie in turns, and whose heads may share keys."""
+    heads, width = own.bias_u.shape
+    queries, keys = (projected(one, x).unflatten(-1, (-1, width)) for one in (own.q_proj, own.k_proj))
+    r = own.relative_k_proj.weight.detach().double().T.unflatten(-1, (heads, width))
+    biases = own.bias_u.detach().double(), own.bias_v.detach().double()
+    keys = keys.repeat_interleave(heads // keys.shape[1], 1)
+    return transformer_xl(queries, keys, r, biases, sinusoids, order="sines and cosines in turns")
+
+
 def transformer_xl(
     queries: Float[Tensor, "b h d"],
     keys: Float[Tensor, "b h d"],
@@ -121,6 +135,7 @@ def transformer_xl(
     biases: tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]],
     table: Callable[..., Tensor],
     further: Sequence[Summand] = (),
+    order: Order = "sines, then cosines",
 ) -> Summands:
     """The four summands of Transformer-XL, and what is mistaken for them.
 
@@ -129,8 +144,9 @@ def transformer_xl(
         keys: Projected content of the key.
         r: Projection of the sines and cosines.
         biases: Vectors that stand in the place of a query: to keys, and to positions.
-        table: Sines and cosines of positions, given these, the width and the base.
+        table: Sines, then cosines, of positions, given these, the width and the base.
         further: Summands beside them.
+        order: In which the architecture has sines and cosines.
     """
     word, relative = biases
     factor = queries.shape[-1] ** -0.5
@@ -148,34 +164,44 @@ def transformer_xl(
             *further,
         ]
 
-    exchanged = partial(arranged, table, relative, word)
+    declared = _ordered(table, order)
+    exchanged = partial(arranged, declared, relative, word)
     swap = Mistake("relative term, biases", "r_w_bias to keys, r_r_bias to positions", "exchanged", exchanged)
-    usual = "sines, then cosines, of base 10000"
+    usual = f"{order}, of base 10000"
     tables = [
         Mistake("relative term, sinusoids", usual, words, partial(arranged, angles))
-        for words, angles in _other_tables(table)
+        for words, angles in _other_tables(table, order)
     ]
-    return Summands(arranged(table), [swap, *tables])
+    return Summands(arranged(declared), [swap, *tables])
 
 
-def _other_tables(table: Callable[..., Tensor]) -> Iterator[tuple[str, TableOfLags]]:
+def _ordered(table: Callable[..., Tensor], order: Order) -> Callable[..., Tensor]:
+    """A table of sines, then cosines, with these in another order."""
+
+    def of(at: Tensor, width: int, *base: float) -> Tensor:
+        halves = table(at, width, *base)
+        if order == "cosines before sines":
+            return halves.roll(width // 2, 1)
+        in_turns = order == "sines and cosines in turns"
+        return halves.unflatten(1, (2, -1)).transpose(1, 2).flatten(1) if in_turns else halves
+
+    return of
+
+
+def _other_tables(table: Callable[..., Tensor], order: Order) -> Iterator[tuple[str, TableOfLags]]:
     """Tables that are mistaken for Transformer-XL's."""
-
-    def rolled(at: Tensor, width: int) -> Tensor:
-        return table(at, width).roll(width // 2, 1)
-
-    def in_turns(at: Tensor, width: int) -> Tensor:
-        return table(at, width).unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
+    own = _ordered(table, order)
+    for other in ORDERS:
+        if other != order:
+            yield other, _ordered(table, other)
 
     def progression(at: Tensor, width: int) -> Tensor:
         exponent = width / max(width - 2, 1)
-        return table(at, width, 1e4**exponent)
+        return own(at, width, 1e4**exponent)
 
-    yield "cosines before sines", rolled
-    yield "sines and cosines in turns", in_turns
     yield "frequencies in another progression", progression
     for base in BASES:
-        yield f"base {base:g}", lambda at, width, base=base: table(at, width, base)
+        yield f"base {base:g}", lambda at, width, base=base: own(at, width, base)
 
 
 def constant(name: str, factor: float, values: Float[Tensor, "b h"]) -> Summand:

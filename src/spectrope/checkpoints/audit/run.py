@@ -25,7 +25,7 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
-from spectrope.checkpoints.adapters.parts import part_of, parts_of, shown_name
+from spectrope.checkpoints.adapters.parts import models_within, part_of, shown_name
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
 from spectrope.checkpoints.audit.absolutes import (
@@ -281,7 +281,7 @@ def _dtype(inner: nn.Module) -> torch.dtype:
 
 def _beside_text(model: nn.Module, batch: int, seed: int) -> tuple[tuple[VisionRecord, ...], str]:
     """Records of the vision towers of a model of texts, and which parts for other inputs are not read."""
-    audited = parts_of(model)
+    audited = models_within(model)
     others = [
         f"{name}, which takes other inputs than text" + f" (audit it as part {name})" * (name in audited)
         for name in other_towers(model)

@@ -1,7 +1,8 @@
 """Tests of many cases of one kind: a seeded sample of them runs, unless all are asked for.
 
 Such tests bear `@pytest.mark.sampled`, and those of one kind in several functions its name, as in
-`@pytest.mark.sampled("kill")`. `pytest --whole` runs every case, as `make campaigns` does, and so does a
+`@pytest.mark.sampled("kill")`; `@pytest.mark.sampled(most=12)` draws no more than so many of costly ones.
+`pytest --whole` runs every case, as `make campaigns` does, and so does a
 selection by name.
 """
 
@@ -26,12 +27,15 @@ def is_whole(config: pytest.Config) -> bool:
 def left_out(items: Iterable[pytest.Item], seed: int = SEED) -> set[pytest.Item]:
     """Cases of sampled tests that are not drawn; each test or kind keeps a quarter, at least two."""
     cases = defaultdict[str, list[pytest.Item]](list)
+    limits: dict[str, int] = {}
     for item in items:
         if mark := item.get_closest_marker("sampled"):
-            cases[mark.args[0] if mark.args else item.nodeid.partition("[")[0]].append(item)
+            kind = mark.args[0] if mark.args else item.nodeid.partition("[")[0]
+            cases[kind].append(item)
+            limits[kind] = mark.kwargs.get("most", len(cases[kind]))
     out = set[pytest.Item]()
     for test, every in cases.items():
-        kept = max(LEAST, math.ceil(SHARE * len(every)))
+        kept = min(limits[test], max(LEAST, math.ceil(SHARE * len(every))))
         drawn = random.Random(f"{seed} {test}").sample(range(len(every)), min(kept, len(every)))
         out |= {one for number, one in enumerate(every) if number not in drawn}
     return out

@@ -12,10 +12,12 @@ class Item:
     nodeid: str
     sampled: bool
     kind: str = ""
+    most: int | None = None
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         args = [self.kind] if self.kind else []
-        return pytest.mark.sampled(*args).mark if self.sampled and name == "sampled" else None
+        limit = {} if self.most is None else {"most": self.most}
+        return pytest.mark.sampled(*args, **limit).mark if self.sampled and name == "sampled" else None
 
 
 def items(n: int, test: str = "tests/test_a.py::test_b", *, sampled: bool = True) -> list[Item]:
@@ -30,6 +32,14 @@ def kept(every: list[Item], seed: int = 0) -> list[Item]:
 @pytest.mark.parametrize(("n", "wanted"), [(1, 1), (2, 2), (5, 2), (8, 2), (9, 3), (100, 25)])
 def test_a_quarter_of_the_cases_is_kept_and_at_least_two(n, wanted):
     assert len(kept(items(n))) == wanted
+
+
+@pytest.mark.parametrize(("most", "wanted"), [(12, 12), (30, 25)])
+def test_no_more_than_a_limit_are_kept(most, wanted):
+    assert (
+        len(kept([Item(f"tests/test_a.py::test_b[{case}]", sampled=True, most=most) for case in range(100)]))
+        == wanted
+    )
 
 
 def test_tests_of_one_kind_are_drawn_together():

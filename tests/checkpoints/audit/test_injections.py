@@ -460,7 +460,7 @@ FAULTS = {
 CASES = [(name, family) for name, (_, families, *_) in FAULTS.items() for family in families]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(most=12)
 @pytest.mark.parametrize(("name", "family"), CASES)
 def test_code_layers_and_heads_of_a_fault_are_named(name, family, monkeypatch):
     inject, _, code, layers, heads = FAULTS[name]

@@ -45,7 +45,7 @@ def of_layers(model: nn.Module, name: str) -> list[Any]:
     return [module for part, module in model.named_modules() if part.endswith(name)]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(most=8)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("one", [one for one in UNMODIFIED if str(one) not in REFUSED], ids=str)
 def test_an_unmodified_model_raises_nothing(one, dtype):

@@ -43,7 +43,7 @@ def heard(found: Audit) -> list[tuple[str, str, str]]:
     return [(one.where, one.code, one.message) for one in found.records]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(most=8)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("one", UNMODIFIED, ids=str)
 def test_an_unmodified_model_raises_nothing(one, dtype):

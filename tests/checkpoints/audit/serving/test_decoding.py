@@ -22,6 +22,7 @@ def is_sound(family, declared, length):
     return audit(Exhibit("sound", "", family, of("501"), declared=fields).sound(), length=length).ok
 
 
+@pytest.mark.sampled(most=12)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_serving_is_found_in_its_mode(name, monkeypatch):
     one = FAULTS[name]

@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import re
 import sys
 
 import pytest
@@ -356,6 +357,7 @@ def test_windows_that_are_not_kept_are_named():
         (0, 0, "windows of 16 patches declared, unlimited effective"),
         (0, 8, "windows of 16 patches declared, windows of 64 patches effective"),
         (1, 4, "unlimited declared, windows of 16 patches effective"),
+        (1, 20, "unlimited declared, windows of 400 patches effective"),
     ],
 )
 def test_other_windows_in_which_rows_count_anew_are_named(layer, side, message):
@@ -367,6 +369,134 @@ def test_other_windows_in_which_rows_count_anew_are_named(layer, side, message):
     assert (record.code, record.layer) == ("SPE202", layer)
     assert message in record.message
     assert result.vision[layer].effective is None
+
+
+@pytest.mark.parametrize("side", [5, 16, 20])
+def test_windows_that_the_picture_does_not_fill_raise_nothing(side):
+    assert found(small_tower(SAM, window_size=side)).ok
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "window_partition",
+            lambda own, states, side: (
+                states.reshape(-1, side, side, states.shape[-1]),
+                own(states, side)[1],
+            ),
+            "row 0, column 4 at the place of the patch of row 1, column 0",
+        ),
+        (
+            "window_partition",
+            lambda own, states, side: own(states.roll((2, 2), (1, 2)), side),
+            "row 14, column 14 at the place of the patch of row 0, column 0",
+        ),
+        (
+            "window_partition",
+            lambda own, states, side: (own(states, side)[0].transpose(1, 2), own(states, side)[1]),
+            "row 1, column 0 at the place of the patch of row 0, column 1",
+        ),
+        (
+            "window_unpartition",
+            lambda own, states, *rest: own(states.flip(0), *rest),
+            "several patches at the place of the patch of row 0, column 0",
+        ),
+    ],
+    ids=["strips", "shifted", "transposed", "put back in another order"],
+)
+def test_windows_of_other_patches_are_named(name, change, message, monkeypatch):
+    model = small_tower(SAM)
+    monkeypatch.setattr(code(model), name, functools.partial(change, getattr(code(model), name)))
+    records = found(model).records
+    assert {one.code for one in records} == {"SPE111"}
+    assert message in records[0].message
+
+
+@pytest.mark.parametrize(
+    ("family", "module", "change"),
+    [
+        (MUSE, "ln_pre", lambda out: out.flip(0)),
+        (PIXTRAL, "patch_conv", lambda out: out.mT.reshape(out.shape)),
+        (DINO, "embeddings.patch_embeddings", lambda out: out.flip(-1)),
+    ],
+)
+def test_patches_in_another_order_than_their_positions_are_named(family, module, change):
+    model = small_tower(family)
+    model.get_submodule(module).register_forward_hook(lambda _, __, out: change(out))
+    records = found(model).records
+    assert {(one.code, one.layer) for one in records} == {("SPE111", 0), ("SPE111", 1)}
+    assert "at the place of the patch of row 0, column" in records[0].message
+
+
+@pytest.mark.parametrize("by", [0.3, 4, 10])
+@pytest.mark.parametrize("family", [GEMMA, MUSE, QWEN])
+def test_a_first_patch_that_lies_far_off_or_between_is_named(family, by):
+    model = small_tower(family)
+    of_places(lambda places: places + places.new_tensor([0, by], dtype=torch.float32))(model, None)
+    records = found(model).records
+    assert {(one.code, one.layer) for one in records} == {("SPE402", 0), ("SPE402", 1)}
+    start = f"{by + (family == MUSE):g}"
+    assert start in re.findall(r"[\d.]+", records[0].message.partition("declared")[2])
+
+
+def test_pairs_that_a_video_would_turn_must_stand_still():
+    model = small_tower(MINIMAX)
+    of_places(lambda places: places + places.new_tensor([1, 0, 0]))(model, None)
+    records = found(model).records
+    assert {one.code for one in records} == {"SPE402"}
+    assert "none that explains all pairs effective" in records[0].message
+
+
+@pytest.mark.parametrize(("projection", "expected"), [("q_proj", "SPE103"), ("v_proj", "SPE112")])
+def test_windows_that_differ_are_named(projection, expected):
+    model = small_tower(SAM)
+    factors = torch.linspace(0.5, 1.5, 16).view(-1, 1, 1, 1)
+    own = model.layers[0].attention.get_submodule(projection)
+    own.register_forward_hook(lambda _, __, out: out * factors)
+    (record,) = found(model).records
+    assert (record.code, record.layer) == (expected, 0)
+
+
+@pytest.mark.parametrize(
+    ("factors", "expected", "message"),
+    [
+        ((1.2, 1.2), "SPE103", "attention factor: 1 declared, 1.2 effective"),
+        ((1.3, 1.0), "SPE109", "as large as patches declared, 1.3 times as large effective"),
+    ],
+    ids=["all tokens", "class token"],
+)
+def test_factors_beside_a_class_token_are_named(factors, expected, message, monkeypatch):
+    def scaled(own, q, k, cos, sin):
+        sizes = torch.full((PATCHES + 1, 1, 1), factors[1])
+        sizes[0] = factors[0]
+        return tuple(x * sizes for x in own(q, k, cos, sin))
+
+    model = small_tower(MLCD)
+    of_table(scaled)(model, monkeypatch)
+    records = found(model).records
+    assert {one.code for one in records} == {expected}
+    assert message in records[0].message
+
+
+@pytest.mark.parametrize("size", [[64, 32], [32, 64]])
+def test_pictures_that_are_no_squares_raise_nothing(size):
+    model = small_tower(SAM, image_size=size)
+    assert found(model).ok
+    assert found(model).vision[0].grid == (size[1] // 4, size[0] // 4)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields"),
+    [
+        (MINIMAX, {"spatial_merge_size": 3}),
+        ("lfm3_vl_vision", {"spatial_merge_size": 3}),
+        (MUSE, {"merge_size": 3}),
+        (GEMMA, {"pooling_kernel_size": 13}),
+    ],
+)
+def test_pictures_consist_of_whole_blocks(family, fields):
+    assert found(small_tower(family, **fields)).ok
 
 
 def test_positions_that_are_not_scaled_to_a_window_are_named():
@@ -400,7 +530,7 @@ def test_a_class_token_that_turns_by_other_angles_than_learned_is_named(monkeypa
     of_table(still)(model, monkeypatch)
     records = found(model).records
     assert [(one.code, one.layer) for one in records] == [("SPE402", 0), ("SPE402", 1)]
-    assert "not near it effective" in records[0].message
+    assert "none that explains all pairs effective" in records[0].message
 
 
 def test_a_wrong_factor_on_dot_products_is_named():
@@ -501,8 +631,10 @@ class TestATowerBesideItsText:
             ("layer vision 0", "SPE115"), ("layer vision 1", "SPE115"),
         }  # fmt: skip
 
-    def test_a_tower_that_does_not_run_is_named_as_not_checked(self):
-        result = audit(qwen2_vl(spatial_merge_size=5), length=32, watch=unwatched)
+    def test_a_tower_that_does_not_run_is_named_as_not_checked(self, monkeypatch):
+        model = qwen2_vl()
+        monkeypatch.setattr(model.model.visual, "blocks", None)
+        result = audit(model, length=32, watch=unwatched)
         assert result.vision == ()
         assert result.ok
         assert "cannot be measured on a picture of 12 × 16 patches" in str(result)

@@ -1,13 +1,14 @@
 """Find vision towers whose queries and keys turn with row and column, and feed them a picture."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters.structure import fields_of_part
@@ -22,7 +23,7 @@ AxisSplit = Literal[
     "time, rows, columns",
 ]
 INPUTS = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
-MERGED = 2  # Side of merged blocks where it is an argument of the forward call.
+SIDE = 2  # Side of merged blocks where it is an argument of the forward call.
 KINDS = ("vision", "audio")  # In names of architectures.
 GRID = (12, 16)  # Rows and columns of patches, no two alike, so that axes can be distinguished.
 
@@ -158,14 +159,15 @@ class Tower:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches of the picture that it gets, multiples of those that are pooled."""
-        if not self.form.of_one_size:
-            pooled = getattr(self.config, "pooling_kernel_size", 1)
-            rows, columns = (side - side % pooled for side in GRID)
-        else:
+        """Rows and columns of patches of the picture that it gets, multiples of those that are merged."""
+        if self.form.of_one_size:
             sizes = zip(_pair(self.config.image_size), _pair(self.config.patch_size), strict=True)
-            rows, columns = (whole // patch for whole, patch in sizes)
-        return rows, columns
+            columns, rows = (whole // patch for whole, patch in sizes)
+            return rows, columns
+        names = ("pooling_kernel_size", "merge_size")
+        unit = math.lcm(self._merged, *(int(getattr(self.config, name, 1)) for name in names))
+        rows, columns = (max(1, side // unit) * unit for side in GRID)
+        return rows, columns if columns > rows else rows + unit
 
     def within(self, layer: int) -> int | None:
         """Side of the windows in which a layer counts rows and columns anew; None if it does not."""
@@ -176,19 +178,25 @@ class Tower:
 
     def places(self, layer: int) -> Int[Tensor, "n 2"]:
         """Row and column of each patch of a picture or window, in the order in which a layer gets them."""
-        rows, columns = self.grid
         if (within := self.within(layer)) is not None:
-            rows = columns = within
-        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).view(rows, columns, 2)
-        side = self._merged
-        blocks = places.view(rows // side, side, columns // side, side, 2).transpose(1, 2)
-        windows = self.form.windows
+            return _grid(within, within).view(-1, 2)
+        blocks, windows = self._blocks(), self.form.windows
         if windows is None or windows.anew:
             return blocks.reshape(-1, 2)
         return torch.cat([part.reshape(-1, 2) for part in _windows(blocks, windows.side(self.config))])
 
+    def numbers(self, layer: int) -> Int[Tensor, " t"]:
+        """Number of each patch, row by row, in the order in which a layer gets them; -1 fills windows up."""
+        rows, columns = self.grid
+        if (within := self.within(layer)) is None:
+            places = self.places(layer)
+            return places[:, 0] * columns + places[:, 1]
+        numbers = torch.arange(rows * columns).view(rows, columns)
+        filled = torch.nn.functional.pad(numbers, (0, -columns % within, 0, -rows % within), value=-1)
+        return filled.unfold(0, within, within).unfold(1, within, within).flatten()
+
     def step(self, layer: int) -> float:
-        """Position that a layer gives to the second row, in units of its architecture."""
+        """Position of a layer's second row and column, of which those of a window are whole numbers."""
         windows = self.form.windows
         if windows is None or not windows.anew or self.within(layer) is not None:
             return 1.0
@@ -205,23 +213,37 @@ class Tower:
         blocks = torch.zeros(rows // side, columns // side, side, side)
         return [part.numel() for part in _windows(blocks, windows.side(self.config))]
 
+    def _blocks(self) -> Int[Tensor, "r c s s 2"]:
+        """Row and column of each patch, block by block."""
+        (rows, columns), side = self.grid, self._merged
+        return _grid(rows, columns).view(rows // side, side, columns // side, side, 2).transpose(1, 2)
+
     @property
     def _merged(self) -> int:
         """Side of the blocks by which patches are ordered."""
-        return getattr(self.config, "spatial_merge_size", MERGED) if self.form.in_blocks else 1
+        return getattr(self.config, "spatial_merge_size", SIDE) if self.form.in_blocks else 1
 
-    def inputs(self) -> dict[str, Any]:
-        """Arguments of the forward call: a picture of one colour, of the size of the grid."""
+    def inputs(self, colours: Float[Tensor, "r c"] | None = None) -> dict[str, Any]:
+        """Arguments of the forward call: a picture of the grid's size, of one colour or one for each patch.
+
+        Args:
+            colours: Value of the pixels of each patch; None for 1.
+        """
         rows, columns = self.grid
         like = next(self.module.parameters())
+        colours = (torch.ones(rows, columns) if colours is None else colours).to(like)
         if self.form.takes == "pixels":
             height, width = _pair(self.config.patch_size)
-            shape = (1, getattr(self.config, "num_channels", 3), rows * height, columns * width)
-            return {"pixel_values": like.new_ones(shape)}
-        patches = like.new_ones(rows * columns, *_embedding(self.module).weight.shape[1:])
+            pixels = colours.repeat_interleave(height, 0).repeat_interleave(width, 1)
+            channels = getattr(self.config, "num_channels", 3)
+            return {"pixel_values": pixels.expand(1, channels, -1, -1).contiguous()}
+        places = self._blocks().reshape(-1, 2).to(like.device)
+        shape = _embedding(self.module).weight.shape[1:]
+        own = colours[places[:, 0], places[:, 1]].view(-1, *(1 for _ in shape))
+        patches = own.expand(-1, *shape).contiguous()
         taken = list(signature(self.module.forward).parameters)
         if self.form.takes == "patches and places":
-            return {taken[0]: patches[None], taken[1]: self.places(0).flip(-1)[None].to(like.device)}
+            return {taken[0]: patches[None], taken[1]: places.flip(-1)[None]}
         patches = patches[None] if self.form.takes == "rows of patches" else patches
         inputs = {taken[0]: patches, "grid_thw": torch.tensor([[1, rows, columns]], device=like.device)}
         sizes = {"merge_sizes": torch.tensor([self._merged], device=like.device)}
@@ -265,6 +287,11 @@ def _is_without_text(module: Any) -> bool:
     with contextlib.suppress(NotImplementedError):
         return not isinstance(module.get_input_embeddings(), nn.Embedding)
     return True
+
+
+def _grid(rows: int, columns: int) -> Int[Tensor, "r c 2"]:
+    """Row and column at each place."""
+    return torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).view(rows, columns, 2)
 
 
 def _windows(blocks: Tensor, side: int) -> Iterator[Tensor]:

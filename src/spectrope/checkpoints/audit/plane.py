@@ -1,5 +1,6 @@
 """Measure how coordinate pairs turn with the row and the column of a patch."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,9 @@ from spectrope.checkpoints.audit.rotary import phase_slopes, rounded, wrapped
 from spectrope.checkpoints.audit.starts import ORDERS, runs_like
 from spectrope.encodings import Pairing
 
-AROUND = 3.0  # Rows and columns around the declared origin among which that of a rotation is sought.
+NEAR, FAR = 3.0, 64.0  # Rows and columns around the declared origin among which that of a rotation is sought.
+PLACES = 4  # Decimals of a place.
+STEPS = 4  # Of refinement, each of which leaves the square of the error.
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class PlaneTurning:
         column_errors: The same per column.
         base: Of the declared progression, or of the measured one where it is one; None if it is another.
         origin: Row and column by which the first patch has turned; None where it was not seen.
-        gain: Factor on rotated vectors; None where it was not seen.
+        gain: Factor on rotated vectors; None where it was not seen. Where it was and no origin is given, none
+            explains them.
         phase_error: Largest departure from these phases, in radians.
     """
 
@@ -78,6 +82,18 @@ class PatchVectors:
         behind = self.first + len(self.places)
         return torch.cat([self.x[:, : self.first], self.x[:, behind:]], 1).double()
 
+    def standing(self, layout: Layout) -> Iterator[Complex[Tensor, "n m"]]:
+        """Pairs of a token that does not turn, if there is one."""
+        if self.still.shape[1]:
+            yield layout.planes(self.still[:, 0])
+
+    def before(self, layout: Layout, noise: float) -> Iterator[Complex[Tensor, "n m"]]:
+        """Pairs that may be those of the first patch before its rotation: runs of a source."""
+        z, within = layout.planes(self.patches[:, 0]), max(1e-9, 4 * noise**2)
+        for one in reversed(self.sources):  # A norm behind its projection may scale it alone.
+            for order in ORDERS if len(one) == len(z) else ():
+                yield from runs_like(one, z, order, within, step=self.x.shape[-1])
+
     def on_grid(self, z: Complex[Tensor, "n p m"]) -> Complex[Tensor, "n r c m"]:
         """Values of the patches at their rows and columns."""
         rows, columns = (self.places.amax(0) + 1).tolist()
@@ -109,10 +125,19 @@ def fit_plane(vectors: PatchVectors, declared: PlaneTurning, noise: float) -> Pl
     )
     places = torch.cartesian_prod(*(torch.arange(n) for n in z.shape[1:3])).view(*z.shape[1:3], 2)
     departure = wrapped(relative.angle() - seen.angles(places)).abs().max().item()
-    origin, gain = _start(z[:, 0, 0], vectors, layout, seen, declared.origin or (0.0, 0.0), noise)
+    first, near = z[:, 0, 0], declared.origin or (0.0, 0.0)
+    standing = start_from(vectors.standing(layout), first, seen, near, noise)
+    before = start_from(vectors.before(layout, noise), first, seen, near, noise)
+    starts = [one for one in (standing, before) if one is not None]
     parts = {name: getattr(seen, name) for name in ("pairing", "rows", "columns")}
     errors = {name: getattr(seen, name) for name in ("row_errors", "column_errors")}
-    return PlaneTurning(**parts, **errors, origin=origin, gain=gain, phase_error=departure)
+    return PlaneTurning(
+        **parts,
+        **errors,
+        origin=starts[0].origin if starts else None,
+        gain=starts[-1].gain if starts else None,
+        phase_error=departure,
+    )
 
 
 def layout_of(vectors: PatchVectors, declared: PlaneTurning, noise: float) -> Layout | None:
@@ -130,38 +155,81 @@ def _slopes(z: Complex[Tensor, "n r c m"]) -> tuple[Float[Tensor, " m"], Float[T
     return slope, error
 
 
-def _start(
+@dataclass(frozen=True)
+class Start:
+    """What a rotation makes of a vector that does not turn.
+
+    Args:
+        origin: Row and column by which it has turned; None where none explains it.
+        gain: Factor on it.
+    """
+
+    origin: tuple[float, float] | None
+    gain: float
+
+
+def start_from(
+    references: Iterable[Complex[Tensor, "n m"]],
     z: Complex[Tensor, "n m"],
-    vectors: PatchVectors,
-    layout: Layout,
     seen: PlaneTurning,
     declared: tuple[float, float],
     noise: float,
-) -> tuple[tuple[float, float] | None, float | None]:
-    """Row and column by which the first patch has turned, and the factor on it.
+) -> Start | None:
+    """How the pairs of the first patch have turned from those of a reference; None if there is none.
 
-    The vector before its rotation is that of a token that does not turn, or a run of a source.
+    Args:
+        references: Pairs that may be those of the first patch before its rotation, likely ones first.
+        z: Pairs of the first patch.
+        seen: Frequencies by row and column.
+        declared: Row and column near which that of the first patch is sought first.
+        noise: Relative rounding error of the model's arithmetic.
     """
-    if vectors.still.shape[1]:
-        candidates = [layout.planes(vectors.still[:, 0])]
-    else:
-        within = max(1e-9, 4 * noise**2)
-        found = (
-            runs_like(one, z, order, within, step=vectors.x.shape[-1])
-            for one in reversed(vectors.sources)  # a norm behind its projection may scale it alone
-            if len(one) == len(z)
-            for order in ORDERS
-        )
-        candidates = [run for runs in found for run in runs]
-    steps = torch.arange(-AROUND, AROUND + 0.5, 0.5, dtype=torch.float64)
-    places = torch.cartesian_prod(steps, steps) + torch.tensor(declared, dtype=torch.float64)
-    places = places[(places - torch.tensor(declared)).abs().sum(1).argsort(stable=True)]
-    for run in candidates:
-        c = (z * run.conj()).sum(0)
-        turned = torch.polar(torch.ones(len(places), len(c), dtype=torch.float64), -seen.angles(places))
-        shares = (turned * c).real.sum(1) / (z.abs() * run.abs()).sum()
-        best = int((shares > shares.max() - 1e-9).nonzero()[0])
-        if shares[best] > 1 - max(1e-4, 64 * noise**2):
-            gain = (z.abs().square().sum() / run.abs().square().sum()).sqrt().item()
-            return (places[best, 0].item(), places[best, 1].item()), gain
-    return None, None
+    found: Start | None = None
+    for one in references:
+        gain = (z.abs().norm() / one.abs().norm()).item()
+        c = (z * one.conj()).sum(0) / (z.abs() * one.abs()).sum()
+        if (origin := _place(c, seen, declared, noise)) is not None:
+            return Start(origin, gain)
+        found = found or Start(None, gain)
+    return found
+
+
+def _place(
+    c: Complex[Tensor, " m"], seen: PlaneTurning, declared: tuple[float, float], noise: float
+) -> tuple[float, float] | None:
+    """Row and column that explain the phases of all pairs, nearest to the declared ones."""
+    frequencies = torch.tensor([seen.rows, seen.columns], dtype=torch.float64)
+    for around, step in ((NEAR, 0.5), (FAR, 0.5)):
+        steps = torch.arange(-around, around + step, step, dtype=torch.float64)
+        places = torch.cartesian_prod(steps, steps) + torch.tensor(declared, dtype=torch.float64)
+        places = places[(places - torch.tensor(declared)).abs().sum(1).argsort(stable=True)]
+        best = places[int((_shares(c, places, frequencies) + 1e-9 * _order(places)).argmax())]
+        for place in (best, _refined(c, best, frequencies)):
+            if _shares(c, place[None], frequencies).item() > 1 - max(1e-4, 64 * noise**2):
+                return round(place[0].item(), PLACES) + 0.0, round(place[1].item(), PLACES) + 0.0
+    return None
+
+
+def _order(places: Float[Tensor, "n 2"]) -> Float[Tensor, " n"]:
+    """From 1 down to 0, so that the first of equals is taken."""
+    return torch.linspace(1, 0, len(places), dtype=torch.float64)
+
+
+def _shares(
+    c: Complex[Tensor, " m"], places: Float[Tensor, "n 2"], frequencies: Float[Tensor, "2 m"]
+) -> Float[Tensor, " n"]:
+    """Share of the pairs' energy that a rotation to each place explains."""
+    angles = places @ frequencies
+    return (torch.polar(torch.ones_like(angles), -angles) * c).real.sum(1)
+
+
+def _refined(
+    c: Complex[Tensor, " m"], place: Float[Tensor, " 2"], frequencies: Float[Tensor, "2 m"]
+) -> Float[Tensor, " 2"]:
+    """The place near one that fits the phases best, each weighted by its pair's energy."""
+    for _ in range(STEPS):
+        left = (c * torch.polar(torch.ones_like(c.real), -(place @ frequencies))).angle()
+        weights = c.abs().sqrt()
+        solved = torch.linalg.lstsq((frequencies * weights).T, (left * weights)[:, None]).solution[:, 0]
+        place = place + solved
+    return place

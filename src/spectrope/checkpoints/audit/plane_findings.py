@@ -10,12 +10,21 @@ from torch import Tensor
 from spectrope.checkpoints.adapters.towers import GRID
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_plane import DeclaredPlane
-from spectrope.checkpoints.audit.plane import PatchVectors, PlaneTurning, fit_plane, layout_of
+from spectrope.checkpoints.audit.plane import (
+    PatchVectors,
+    PlaneTurning,
+    Start,
+    fit_plane,
+    layout_of,
+    start_from,
+)
 from spectrope.checkpoints.audit.rotary import FREQUENCY, rounded, wrapped
 
 AXES = ("row", "column")
 NEAR = 5e-3  # Relative difference up to which a factor on all frequencies is explained.
 COARSE = torch.finfo(torch.bfloat16).eps
+HARMLESS = "harmless if queries and keys are shifted alike"
+NOWHERE = (math.inf, math.inf)
 ALONG = "in proportion to row and column"
 HeadOfSide = tuple[str, int]  # "queries" or "keys", and the head.
 
@@ -37,7 +46,7 @@ def place_findings(vectors: PatchVectors, declared: DeclaredPlane, noise: float)
         share = f"{len(seen.rows) / len(wanted.rows):.4g}"
         return [Discrepancy("rotated fraction", "1", share)]
     if even and agree(wanted, seen):
-        return list(_prefix(vectors, noise)) or list(_origin(vectors, wanted, seen, noise))
+        return list(_prefix(vectors, noise)) or list(_starts(vectors, wanted, seen, noise))
     if (words := _other_positions(vectors, declared, noise)) is not None:
         return [Discrepancy("positions", "row and column of each patch", words)]
     return [_frequencies(declared, seen) if even else _uneven(seen)]
@@ -231,19 +240,42 @@ def _prefix(vectors: PatchVectors, noise: float) -> Iterator[Discrepancy]:
         yield Discrepancy("rotation of the tokens before the patches", "none", "as of patches")
 
 
-def _origin(
+def _starts(
     vectors: PatchVectors, wanted: PlaneTurning, seen: PlaneTurning, noise: float
 ) -> Iterator[Discrepancy]:
-    """Where the first patch is at another row or column, or vectors are scaled."""
-    if seen.origin is None or wanted.origin is None:
-        if vectors.still.shape[1]:
-            yield Discrepancy("first position", place_in_words(wanted.origin), "not near it")
+    """Where the first patch is at another row or column, or vectors are scaled.
+
+    They are compared with a token that does not turn, and with the outputs of inner modules.
+    """
+    layout = layout_of(vectors, wanted, noise)
+    assert layout is not None
+    first, near = layout.planes(vectors.patches[:, 0]), wanted.origin or (0.0, 0.0)
+    standing = start_from(vectors.standing(layout), first, seen, near, noise)
+    before = start_from(vectors.before(layout, noise), first, seen, near, noise)
+    found = [*_displaced(standing, wanted, ""), *_scaled_by(before or standing, noise)]
+    if not found and before is not None:
+        found = [*_displaced(before, wanted, HARMLESS if standing is None else "")]
+        if standing is not None and not is_near(before.gain, standing.gain, noise):
+            other = f"{before.gain / standing.gain:.5g} times as large"
+            found += [Discrepancy("rotation of the tokens before the patches", "as large as patches", other)]
+    yield from found
+
+
+def _displaced(start: Start | None, wanted: PlaneTurning, note: str) -> Iterator[Discrepancy]:
+    if start is None or not differ(wanted.origin, start.origin or NOWHERE):
         return
-    if differ(wanted.origin, seen.origin):
-        note = "" if vectors.still.shape[1] else "harmless if queries and keys are shifted alike"
-        yield Discrepancy("first position", place_in_words(wanted.origin), place_in_words(seen.origin), note)
-    if seen.gain is not None and not is_near(1.0, seen.gain, noise):
-        yield Discrepancy("attention factor", "1", f"{seen.gain:.5g}", residual=abs(seen.gain - 1))
+    if start.origin is None:
+        yield Discrepancy("first position", place_in_words(wanted.origin), "none that explains all pairs")
+    else:
+        declared, got = place_in_words(wanted.origin), place_in_words(start.origin)
+        yield Discrepancy("first position", declared, got, note)
+
+
+def _scaled_by(start: Start | None, noise: float) -> Iterator[Discrepancy]:
+    """A factor on vectors."""
+    if start is not None and not is_near(1.0, start.gain, noise):
+        residual = abs(start.gain - 1)
+        yield Discrepancy("attention factor", "1", f"{start.gain:.5g}", residual=residual)
 
 
 def differ(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
@@ -269,7 +301,9 @@ def by_place(of: dict[HeadOfSide, list[Discrepancy]], together: list[Discrepancy
     if not wrong:
         return []
     if len(wrong) == len(of):
-        return together or next(iter(wrong.values()))
+        respects = {one.what for findings in wrong.values() for one in findings}
+        are_theirs = together and {one.what for one in together} <= respects
+        return together if are_theirs else next(iter(wrong.values()))
     for side in ("queries", "keys"):
         heads = [place for place in of if place[0] == side]
         if all(place in wrong for place in heads) and len(wrong) == len(heads):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import FAILURES, Call, evaluating, layer_name
@@ -17,6 +17,7 @@ from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.plane import PatchVectors, PlaneTurning, fit_plane
 from spectrope.checkpoints.audit.plane_findings import HeadOfSide, agree, by_place, place_findings
 from spectrope.checkpoints.audit.records import Position, VisionRecord
+from spectrope.checkpoints.probes.patch_order import NO_PATCH, SEVERAL, patches_entering
 from spectrope.checkpoints.probes.patches import PatchKernel, attending_in, constant_patches
 from spectrope.core import SpectropeError, UnsupportedError
 from spectrope.encodings import multiply_pairs
@@ -73,21 +74,29 @@ class TowerAudit:
     def records(self) -> list[VisionRecord]:
         """A record per attention layer."""
         modules, varies = attending_in(self.tower)
+        entering = patches_entering(self.tower, modules)
+        clear = bool((entering[modules[0]] != SEVERAL).all())
         records: list[VisionRecord] = []
 
         def receive(kernel: PatchKernel) -> None:
-            records.append(self._record(kernel, "mixed" if varies else "relative"))
+            patches = entering[kernel.call.module] if clear else None
+            records.append(self._record(kernel, "mixed" if varies else "relative", patches))
 
         constant_patches(self.tower, modules, receive, self.contents, self.seed)
         return records
 
-    def _record(self, kernel: PatchKernel, position: Position) -> VisionRecord:
+    def _record(
+        self, kernel: PatchKernel, position: Position, patches: Int[Tensor, " t"] | None
+    ) -> VisionRecord:
         call, unexplained = carried_out(kernel.call, kernel.exercise)
         layer = layer_name(call.module)[1]
         declared = declared_plane(self.tower, layer, call.q.shape[-1])
         vectors = self._vectors(kernel, layer)
-        findings = [*self._rotation(vectors, declared), *self._around(call, kernel.windows, layer)]
-        findings += unexplained
+        around = [*self._around(call, kernel.windows, layer)]
+        turned = self._rotation(vectors, declared)
+        if not turned and not around:
+            turned = [*self._order(patches, layer), *self._alike(kernel)]
+        findings = [*turned, *around, *unexplained]
         return VisionRecord(
             module=f"{self.tower.name}.{call.module}".strip("."),
             tower=self.tower.name,
@@ -152,12 +161,40 @@ class TowerAudit:
             return seen
         return replace(seen, base=declared.base)
 
+    def _alike(self, kernel: PatchKernel) -> Iterator[Discrepancy]:
+        """Where windows that count rows and columns anew get other queries or keys of the same content."""
+        for x in (kernel.q, kernel.k):
+            windows = x.unflatten(0, (self.contents, -1))
+            if bool((windows - windows[:, :1]).abs().max() > 20 * self.noise * x.abs().max()):
+                yield Discrepancy("attention factor", "1", "another in some windows")
+                return
+
+    def _order(self, patches: Int[Tensor, " t"] | None, layer: int) -> Iterator[Discrepancy]:
+        """Where a token has the place of one patch, and is another."""
+        if patches is None:
+            return
+        wanted = self.tower.numbers(layer)
+        others = torch.full((max(0, len(patches) - len(wanted)),), NO_PATCH)
+        last = self.tower.form.of_one_size
+        wanted = torch.cat([wanted, others] if last else [others, wanted])
+        if len(wanted) != len(patches) or torch.equal(wanted, patches):
+            return
+        token = int((wanted != patches).nonzero()[0])
+        got = f"{self._named(int(patches[token]))} at the place of {self._named(int(wanted[token]))}"
+        yield Discrepancy("positions", "row and column of each patch", got)
+
+    def _named(self, number: int) -> str:
+        """A patch by its number, in words."""
+        if number < 0:
+            return {NO_PATCH: "no patch", SEVERAL: "several patches"}[number]
+        row, column = divmod(number, self.tower.grid[1])
+        return f"the patch of row {row}, column {column}"
+
     def _around(self, call: Call, windows: tuple[int, ...], layer: int) -> Iterator[Discrepancy]:
         """What differs around the rotation: mask, factor on dot products, values."""
         wanted = self.tower.windows(layer)
-        whole = math.prod(self.tower.grid)
-        if _words(wanted, whole) != _words(windows, whole):
-            yield Discrepancy("mask", _words(wanted, whole), _words(windows, whole))
+        if self._words(wanted) != self._words(windows):
+            yield Discrepancy("mask", self._words(wanted), self._words(windows))
         elif not bool(call.allowed.all()):
             yield Discrepancy("mask", "unlimited", describe_mask(call.allowed).description)
         scale = self.tower.form.scale or call.q.shape[-1] ** -0.5
@@ -165,22 +202,23 @@ class TowerAudit:
             residual = abs(call.scale / scale - 1)
             yield Discrepancy("attention scale", f"{scale:.5g}", f"{call.scale:.5g}", residual=residual)
         v = call.v
-        if v is not None and bool((v - v[:, :, :1]).abs().max() > 20 * self.noise * v.abs().max()):
+        if v is not None and bool((v - v[:1, :, :1]).abs().max() > 20 * self.noise * v.abs().max()):
             yield Discrepancy("values", "the same at every position", "varying with the position")
 
     def _mask(self, call: Call, windows: tuple[int, ...]) -> str:
         """Which patches a query sees, in words."""
-        words = _words(windows, math.prod(self.tower.grid))
+        words = self._words(windows)
         return str(describe_mask(call.allowed)) if words == UNLIMITED else words
+
+    def _words(self, sizes: Sequence[int]) -> str:
+        """Windows of so many patches each; a whole picture may have other tokens, too."""
+        windows, whole = self.tower.form.windows, math.prod(self.tower.grid)
+        alone = windows is not None and windows.anew
+        if len(sizes) == 1 and (sizes[0] == whole or (sizes[0] > whole and not alone)):
+            return UNLIMITED
+        return f"windows of {', '.join(map(str, sizes))} patches"
 
 
 def _halves_apart(x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     """Coordinates that pair within each half of a head, reordered so that pairs lie half a head apart."""
     return x.unflatten(-1, (2, 2, -1)).transpose(-3, -2).flatten(-3)
-
-
-def _words(sizes: Sequence[int], whole: int) -> str:
-    """Windows of so many patches each, of so many in all."""
-    if len(sizes) == 1 and sizes[0] >= whole:
-        return UNLIMITED
-    return f"windows of {', '.join(map(str, sizes))} patches"

@@ -3,8 +3,9 @@
 import pytest
 import transformers
 
-from spectrope.checkpoints.adapters.parts import models_within, part_of, shown_name
-from spectrope.core import ConfigError
+from spectrope.checkpoints.adapters.parts import as_part, models_within, part_of, shown_name
+from spectrope.checkpoints.audit import audit
+from spectrope.core import ConfigError, unwatched
 
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -38,4 +39,58 @@ def test_what_is_no_model_is_refused_with_those_that_are(name):
     told = "part must name a model within WhisperForConditionalGeneration; got "
     with pytest.raises(ConfigError) as refused:
         part_of(whisper(), name)
-    assert str(refused.value) == f"{told}{name!r}. It has these: model.encoder, model.decoder."
+    known = "Parts that can be audited by themselves: model.encoder, model.decoder."
+    assert str(refused.value) == f"{told}{name!r}. {known}"
+
+
+def test_a_part_forgets_the_whole_when_it_has_been_looked_at():
+    model = whisper()
+    with as_part(model, "encoder") as part:
+        assert shown_name(part) == "WhisperEncoder, encoder"
+    assert shown_name(part) == "WhisperEncoder"
+    assert not vars(part).keys() & {"whole_config", "part_name"}
+
+
+def bert():
+    return transformers.BertConfig(vocab_size=50, **SIZES)
+
+
+def two_berts():
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(bert(), bert())
+    return transformers.EncoderDecoderModel(config).eval()
+
+
+def t5():
+    sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(vocab_size=50, **sizes)).eval()
+
+
+def gemmas():
+    own = {"vocab_size": 50, "num_key_value_heads": 1, "head_dim": 16, "query_pre_attn_scalar": 16, **SIZES}
+    config = transformers.T5GemmaConfig(
+        encoder=own | {"rope_theta": 100.0}, decoder=own | {"rope_theta": 5000.0}, vocab_size=50
+    )
+    return transformers.T5GemmaForConditionalGeneration(config).eval()
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (two_berts, "encoder"),
+        (two_berts, "decoder"),
+        (t5, "encoder"),
+        (t5, "decoder"),
+        (gemmas, "model.encoder"),
+    ],
+)
+def test_a_part_is_compared_with_its_own_configuration(build, name):
+    model = build()
+    assert name in models_within(model)
+    assert audit(model, part=name, length=32, watch=unwatched).ok
+
+
+def test_the_file_of_a_part_is_the_part_of_the_file(tmp_path):
+    gemmas().save_pretrained(tmp_path)
+    found = audit(tmp_path, part="model.encoder", length=32, watch=unwatched)
+    assert found.ok
+    assert found.layers[0].declared.turning.base == 100.0

@@ -37,7 +37,7 @@ def test_an_unmodified_tower_matches(family, dtype):
     assert [(where, str(finding)) for where, finding in result.findings] == []
     assert result.ok
     assert [one.layer for one in result.vision] == [0, 1]
-    assert all(one.effective.origin is not None and one.exercised for one in result.vision)
+    assert all(one.effective.origin is not None and one.exercised and one.ordered for one in result.vision)
 
 
 def test_every_known_tower_can_be_built():
@@ -608,7 +608,7 @@ def test_the_record_serialises():
     assert one["grid"] == list(GRID)
     assert one.keys() == {
         "module", "tower", "layer", "grid", "position", "mask", "effective", "declared", "verdict",
-        "findings", "exercised",
+        "findings", "exercised", "ordered",
     }  # fmt: skip
     assert one["effective"].keys() == one["declared"].keys() == {
         "pairing", "rows", "columns", "row_errors", "column_errors", "base", "origin", "gain", "phase_error",

@@ -46,6 +46,7 @@ from spectrope.checkpoints.adapters.structure import (
     is_library_family,
     layer_name,
     sees_future,
+    whole_config,
 )
 from spectrope.checkpoints.adapters.texts import (
     Tokenizer,
@@ -106,6 +107,7 @@ __all__ = [
     "short_length",
     "states_of",
     "trained_length",
+    "whole_config",
     "with_all_states",
     "with_states",
 ]

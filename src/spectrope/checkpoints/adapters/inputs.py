@@ -90,8 +90,10 @@ def require_tokens(model: nn.Module) -> None:
     """
     taken = getattr(model, "main_input_name", "input_ids")
     if taken != "input_ids" and not _is_decoder_alone(model):
-        parts = f"a part of it ({', '.join(found)}), or " if (found := models_within(model)) else ""
-        raise UnsupportedError(f"{_name(model)} takes no tokens but {taken}; give {parts}a model of text.")
+        parts = ", ".join(models_within(model))
+        by_parts = f"`spectrope audit --part` takes its parts by themselves: {parts}"
+        advice = by_parts if parts else "give a model of text"
+        raise UnsupportedError(f"{_name(model)} takes no tokens but {taken}; {advice}.")
 
 
 def _is_decoder_alone(model: Any) -> bool:

@@ -1,16 +1,19 @@
 """Parts of a model that are models of their own: a decoder, an encoder of sounds, a vision tower."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
 
 from spectrope.checkpoints.adapters.sounds import is_sound_encoder
+from spectrope.checkpoints.adapters.structure import whole_config
 from spectrope.checkpoints.adapters.towers import is_tower
 from spectrope.core import ConfigError
 
 
 def part_of(model: nn.Module, name: str) -> nn.Module:
-    """A part of a model, which remembers its name and the configuration of the whole.
+    """A part of a model that was loaded for it, which remembers its name and the whole's configuration.
 
     Args:
         model: A Hugging Face model.
@@ -24,19 +27,37 @@ def part_of(model: nn.Module, name: str) -> nn.Module:
     if not name or not _is_model(part):
         known = ", ".join(models_within(model)) or "none"
         raise ConfigError(
-            f"part must name a model within {type(model).__name__}; got {name!r}. It has these: {known}."
+            f"part must name a model within {type(model).__name__}; got {name!r}. Parts that can be audited "
+            f"by themselves: {known}."
         )
-    if part.config is not model.config:
-        part.whole_config = model.config
+    if part.config.model_type != whole_config(model).model_type:
+        part.whole_config = whole_config(model)
     part.part_name = name
     return part
 
 
+@contextlib.contextmanager
+def as_part(model: nn.Module, name: str) -> Iterator[nn.Module]:
+    """Context manager that gives a part of a model, which remembers the whole as long as that lasts.
+
+    Raises:
+        ConfigError: If no part of that name is a model of its own.
+    """
+    part: Any = part_of(model, name)
+    try:
+        yield part
+    finally:
+        for remembered in ("whole_config", "part_name"):
+            vars(part).pop(remembered, None)
+
+
 def models_within(model: nn.Module) -> list[str]:
-    """Dotted names of the parts of a model that can be audited by themselves."""
+    """Dotted names of the parts of a model that take sounds or pictures, or text without any of these."""
     found: list[str] = []
+    body = getattr(model, "base_model", model)
     for name, module in model.named_modules():
-        other = name and _is_model(module) and not any(name.startswith(f"{one}.") for one in found)
+        inside = any(name.startswith(f"{one}.") for one in found)
+        other = module not in (model, body) and not inside and _is_model(module)
         if other and (_takes_no_text(module) or _takes_text_alone(module)):
             found.append(name)
     return found
@@ -44,9 +65,13 @@ def models_within(model: nn.Module) -> list[str]:
 
 def shown_name(model: nn.Module) -> str:
     """The folder or id of a model's checkpoint, else its class; and which part of it it is."""
-    config: Any = getattr(model, "whole_config", model.config)
-    path = getattr(config, "_name_or_path", "") or getattr(model, "name", type(model).__name__)
-    return ", ".join([str(path), *filter(None, [getattr(model, "part_name", "")])])
+    path = getattr(whole_config(model), "_name_or_path", "") or getattr(model, "name", type(model).__name__)
+    return named_part(str(path), getattr(model, "part_name", ""))
+
+
+def named_part(model: str, part: str) -> str:
+    """A model, and which part of it is meant, if any."""
+    return f"{model}, {part}" if part else model
 
 
 def _is_model(module: nn.Module | None) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,38 +26,49 @@ def block_of(module: str) -> str:
     return match.group(0) if match else module
 
 
+def whole_config(model: nn.Module) -> Any:
+    """The configuration of the model that this one is a part or some layers of; else its own."""
+    return getattr(model, "whole_config", model.config)
+
+
 def declared_config(model: nn.Module) -> dict[str, Any]:
     """The text model's configuration as plain values: as the library holds it, and as its file says it.
 
     Returns:
         "library" and "file"; the latter is empty for a model that was not loaded from disk.
     """
-    whole: Any = getattr(model, "whole_config", model.config)
-    own = _of_text(model)
-    return declared_fields(own) if own is whole else fields_of_part(whole, own.model_type)
+    own, whole = _stated_by(model), whole_config(model)
+    return declared_fields(own) if own is whole else fields_of_part(whole, own)
 
 
-def _of_text(model: nn.Module) -> Any:
-    """The configuration of a whole model or of its text, of which a model may be a part; else its own."""
+def _stated_by(model: nn.Module) -> Any:
+    """The configuration that states what a model applies: that of the whole for its text, else its own."""
     own: Any = model.config
-    whole: Any = getattr(model, "whole_config", own)
-    return whole if own.model_type in (whole.model_type, whole.get_text_config().model_type) else own
+    whole = whole_config(model)
+    return whole if own is whole.get_text_config() or own.model_type == whole.model_type else own
 
 
-def fields_of_part(whole: Any, family: str) -> dict[str, Any]:
-    """The part of a model's configuration that is of this family, likewise."""
-    parts = [part for part in _parts(whole.to_dict()) if part.get("model_type") == family]
-    written = _written(getattr(whole, "_name_or_path", "") or "")
-    file = [part for part in _parts(written) if part.get("model_type") == family]
-    return {"library": parts[0] if parts else whole.to_dict(), "file": file[0] if file else {}}
+def fields_of_part(whole: Any, part: Any) -> dict[str, Any]:
+    """A configuration within another as plain values, likewise.
+
+    Args:
+        whole: The configuration of a model.
+        part: That of a part of it.
+    """
+    file: Any = _written(getattr(whole, "_name_or_path", "") or "")
+    for name in _path(whole, part) or ():
+        file = file.get(name, {}) if isinstance(file, dict) else {}
+    return {"library": _plain(part.to_dict()), "file": file if isinstance(file, dict) else {}}
 
 
-def _parts(fields: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
-    """A configuration and those inside it."""
-    yield fields
-    for value in fields.values():
-        if isinstance(value, dict):
-            yield from _parts(value)
+def _path(whole: Any, part: Any) -> tuple[str, ...] | None:
+    """Names of the fields that lead from one configuration to another; None if none do."""
+    if whole is part:
+        return ()
+    for name, value in vars(whole).items():
+        if hasattr(value, "get_text_config") and (path := _path(value, part)) is not None:
+            return name, *path
+    return None
 
 
 def declared_fields(config: Any) -> dict[str, Any]:
@@ -95,7 +105,7 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     )
 
-    config = _of_text(model)
+    config: Any = model.config
     text = config.get_text_config()
     both = getattr(text, "use_bidirectional_attention", None)
     causal = getattr(text, "is_causal", None)

@@ -156,7 +156,8 @@ def _buckets(declaration: Declaration, stack: str) -> Buckets | None:
     if n_buckets is None:
         return None
     reach = declaration.get("relative_attention_max_distance") or 128
-    return Buckets(stack != "decoder", int(n_buckets), int(reach))
+    decodes = stack == "decoder" or bool(declaration.get("is_decoder"))
+    return Buckets(not decodes, int(n_buckets), int(reach))
 
 
 def _llama4_growth(declaration: Declaration, kind: str, length: int) -> float | None:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import FAILURES, Inputs, drawn_weights, is_sound_encoder
+from spectrope.checkpoints.adapters import FAILURES, Inputs, drawn_weights, is_sound_encoder, whole_config
 from spectrope.checkpoints.adapters.substitute import Given, substituting
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.impact import HARMLESS, Impact
@@ -144,7 +144,7 @@ class Predictions:
         """The model's own predictions, or why there are none."""
         if is_sound_encoder(model):
             return "an encoder of sounds predicts no tokens"
-        if _layers(getattr(model, "whole_config", None) or model.config) != _layers(model.config):
+        if _layers(whole_config(model)) != _layers(model.config):
             return "layers were left out, so the model predicts nothing"
         if getattr(model, "get_output_embeddings", lambda: None)() is None:
             return "the model was loaded without a head that predicts tokens"

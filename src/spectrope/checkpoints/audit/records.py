@@ -144,6 +144,7 @@ class VisionRecord:
         verdict: Whether they agree.
         findings: Where they differ.
         exercised: Whether the attention function was run on random inputs.
+        ordered: Whether each token was seen to be the patch of its place.
     """
 
     module: str
@@ -157,6 +158,7 @@ class VisionRecord:
     verdict: LayerVerdict
     findings: tuple[Discrepancy, ...]
     exercised: bool
+    ordered: bool
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.adapters.compressed import compressing
 from spectrope.checkpoints.adapters.load import Dtype
-from spectrope.checkpoints.adapters.parts import models_within, part_of, shown_name
+from spectrope.checkpoints.adapters.parts import as_part, models_within, shown_name
 from spectrope.checkpoints.adapters.sparse import attention_for, full_attention_up_to
 from spectrope.checkpoints.adapters.towers import is_tower, other_towers
 from spectrope.checkpoints.audit.absolutes import (
@@ -135,7 +135,22 @@ def audit(
         ['matches', 'matches']
     """
     model = _opened(model, layers, dtype, device, opening)
-    model = model if part is None else part_of(model, part)
+    whole = contextlib.nullcontext(model) if part is None else as_part(model, part)
+    with whole as model:
+        return _audit(model, length, serving_modes, reach, batch, seed, text, watch)
+
+
+def _audit(
+    model: nn.Module,
+    length: int | None,
+    serving_modes: bool | None,
+    reach: bool,
+    batch: int,
+    seed: int,
+    text: Sequence[int] | None,
+    watch: Watch | None,
+) -> Audit:
+    """The same of a model that is opened."""
     if is_tower(model):
         _refuse_of_texts(length, serving_modes, text)
         return _of_tower(model, batch, seed)

@@ -126,8 +126,11 @@ def _of_pictures(audit: "Audit") -> str:
         return ""
     rows, columns = audit.vision[0].grid
     exercised = all(one.exercised for one in audit.vision)
-    tried = ", outputs of attention functions for random inputs" if exercised else ""
-    unseen = "" if exercised else "outputs of attention functions; "
+    ordered = all(one.ordered for one in audit.vision)
+    tried = ", which patch stands at each place" if ordered else ""
+    tried += ", outputs of attention functions for random inputs" if exercised else ""
+    unseen = "" if ordered else "which patch stands at each place; "
+    unseen += "" if exercised else "outputs of attention functions; "
     if any(one.origin is None for one in _turnings(audit)):
         unseen += "the first position; "
     return (

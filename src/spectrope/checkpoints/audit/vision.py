@@ -109,6 +109,7 @@ class TowerAudit:
             verdict="differs" if findings else "matches",
             findings=tuple(findings),
             exercised=kernel.exercise is not None,
+            ordered=patches is not None,
         )
 
     def _vectors(self, kernel: PatchKernel, layer: int) -> dict[HeadOfSide, PatchVectors]:

@@ -44,7 +44,6 @@ EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
 NOT_RUN = "is for models that run; a GGUF file is read and not run, so keep the output of --json instead."
 FOR_MODELS = (
     *(
-        "part",
         "contents",
         "serving_modes",
         "without_serving_modes",
@@ -196,6 +195,7 @@ class Audit(Checkpoints):
 
     def _of_file(self) -> int:
         """Audit a GGUF file."""
+        refuse_given(self, ("part",), "names a model within a checkpoint; a GGUF file has none.")
         refuse_given(self, FOR_MODELS, NOT_RUN)
         with counted("auditing") as watch:
             audit = audit_gguf(self.model, self.source, length=self.length, layers=self.layers, watch=watch)

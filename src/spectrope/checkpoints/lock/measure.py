@@ -5,12 +5,17 @@ import platform
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import evaluating, fixed_positions, is_sound_encoder, runs_at
+from spectrope.checkpoints.adapters import (
+    evaluating,
+    fixed_positions,
+    is_sound_encoder,
+    runs_at,
+    whole_config,
+)
 from spectrope.checkpoints.adapters.towers import is_tower
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.diff import tolerance
@@ -79,8 +84,7 @@ def lock(
     found = _audited(model, length, serving_modes, contents, watch)
     modules = [one.module for one in found.layers]
     norms = _norms(model, modules, contents) if modules else {}
-    config: Any = getattr(model, "whole_config", model.config)
-    source = str(getattr(config, "_name_or_path", "") or "")
+    source = str(getattr(whole_config(model), "_name_or_path", "") or "")
     return Lock(
         model=name or source or getattr(model, "name", type(model).__name__),
         architecture=found.architecture,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from spectrope.checkpoints.adapters.parts import named_part
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.plane import PlaneTurning
 from spectrope.core import Configured
@@ -196,7 +197,7 @@ class Lock(Configured):
     @property
     def named(self) -> str:
         """The model, and which part of it is locked."""
-        return f"{self.model}, {self.part}" if self.part else self.model
+        return named_part(self.model, self.part)
 
     @property
     def every_layer(self) -> tuple[LockedLayer | LockedDecay | LockedVision, ...]:

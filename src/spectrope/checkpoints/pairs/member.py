@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from spectrope.checkpoints.adapters import Call, evaluating, runs_at, trained_length
+from spectrope.checkpoints.adapters import Call, evaluating, runs_at, trained_length, whole_config
 from spectrope.checkpoints.audit.records import Audit
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.shared_content import shared_content
@@ -29,7 +29,7 @@ class Member:
     @property
     def config(self) -> Any:
         """The configuration of its text part."""
-        config: Any = getattr(self.model, "whole_config", self.model.config)
+        config: Any = whole_config(self.model)
         return config.get_text_config()
 
     @property

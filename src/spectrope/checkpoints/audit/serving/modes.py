@@ -40,8 +40,9 @@ def serving_records(served: ServedModel) -> Iterator[ServingRecord]:
 
 
 def not_decoded(served: ServedModel) -> tuple[str, ...]:
-    """Decoding, in words, if a model that predicts tokens is without what decodes them."""
-    return () if not _serves(served) or hasattr(served.model, "generate") else (NOT_DECODED,)
+    """Decoding, in words, if a model whose queries do not see the future takes a cache, but has no loop."""
+    decodes = served.causal and "past_key_values" in served.arguments
+    return (NOT_DECODED,) if decodes and not hasattr(served.model, "generate") else ()
 
 
 def _serves(served: ServedModel) -> bool:

@@ -4,11 +4,14 @@ import json
 
 import pytest
 import torch
+import transformers
 from tests.checkpoints.audit.families import FAMILIES, T5, build
+from tests.checkpoints.audit.test_vision import qwen2_vl
 
 from spectrope.checkpoints.adapters import declared_config, open_model, parse_layers
 from spectrope.checkpoints.adapters.slices import Chosen, chosen_layers, read_layers
 from spectrope.checkpoints.audit import audit
+from spectrope.core import unwatched
 from spectrope.core.errors import ConfigError, UnsupportedError
 
 ONE_STACK = (
@@ -141,3 +144,36 @@ def test_slices_are_of_safetensors(tmp_path):
         UnsupportedError, match="has no safetensors, the only format of which layers are read"
     ):
         open_model(tmp_path, allow_pickle=True, layers=slice(0, 1))
+
+
+def llava():
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text = sizes | {"vocab_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 128}
+    tower = sizes | {"num_hidden_layers": 3, "image_size": 16, "patch_size": 4}
+    config = transformers.LlavaConfig(
+        text_config=text | {"model_type": "llama"},
+        vision_config=tower | {"model_type": "clip_vision_model"},
+        image_token_index=60,
+    )
+    return transformers.LlavaForConditionalGeneration(config).eval()
+
+
+@pytest.mark.parametrize(("build", "read"), [(llava, 0), (qwen2_vl, 2)])
+@pytest.mark.parametrize("chosen", [slice(0, 1), slice(1, 2)])
+def test_parts_for_pictures_keep_all_their_layers(build, read, chosen, tmp_path):
+    whole = build()
+    whole.save_pretrained(tmp_path)
+    model = open_model(tmp_path, layers=chosen)
+    weights = dict(whole.named_parameters())
+    held = dict(model.named_parameters())
+    first = whole.model.language_model.layers[chosen.start].self_attn.q_proj.weight
+    assert torch.equal(
+        model.model.language_model.layers.get_submodule(str(chosen.start)).self_attn.q_proj.weight, first
+    )
+    of_tower = [name for name in weights if "visual" in name or "vision_tower" in name]
+    assert of_tower
+    assert all(torch.equal(held[name], weights[name]) for name in of_tower)
+    found = audit(model, length=32, watch=unwatched)
+    assert found.ok
+    assert [one.layer for one in found.layers] == [chosen.start]
+    assert len(found.vision) == read

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from spectrope.checkpoints.adapters.checks import check_folder
@@ -20,6 +21,7 @@ from spectrope.checkpoints.adapters.slices import (
     renumber,
 )
 from spectrope.checkpoints.adapters.structure import declared_fields
+from spectrope.checkpoints.adapters.towers import other_towers, towers
 from spectrope.core import ConfigError, SpectropeError, UnsupportedError
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -75,7 +77,8 @@ def open_model(
         config = transformers.AutoConfig.from_pretrained(str(source), **options)
         cls = _model_class(transformers, config)
         if layers is not None:
-            return _sliced(cls, config, str(source), chosen_layers(config, layers), dtype, options)
+            chosen = chosen_layers(config, layers, _beside_text(cls, config))
+            return _sliced(cls, config, str(source), chosen, dtype, options)
         safe = None if allow_pickle else True
         model, loaded = cls.from_pretrained(
             str(source),
@@ -134,6 +137,15 @@ def _sliced(
     config._name_or_path = model.config._name_or_path = source
     model.whole_config = config
     return model.eval()
+
+
+def _beside_text(cls: Any, config: Any) -> list[str]:
+    """Dotted names of the parts of a model for pictures or sounds."""
+    if config.get_text_config() is config:
+        return []
+    with torch.device("meta"):
+        skeleton = cls(config)
+    return [*(one.name for one in towers(skeleton)), *other_towers(skeleton)]
 
 
 def drawn_weights(model: nn.Module) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,17 @@ class Chosen:
     Args:
         stacks: Numbers of the layers by the stack's name, "" where there is one alone.
         fields: Name of the configuration's field that counts the layers of each.
+        whole: Names of parts for pictures or sounds, whose layers are all taken.
     """
 
     stacks: Mapping[str, range]
     fields: Mapping[str, str]
+    whole: frozenset[str] = frozenset()
 
     def renamed(self, weight: str) -> str | None:
         """The name of a weight with its layer counted from the first chosen one; None in other layers."""
         match = LAYER.match(weight)
-        if match is None:
+        if match is None or self.is_whole(weight):
             return weight
         chosen, number = self._of(weight), int(match[2])
         return f"{match[1]}{number - chosen.start}{weight[match.end() :]}" if number in chosen else None
@@ -64,14 +66,28 @@ class Chosen:
     def lends(self, weight: str) -> bool:
         """Whether a layer that is not chosen, the first, keeps this for all that have none of their own."""
         match = LAYER.match(weight)
-        return match is not None and int(match[2]) == 0 and any(name in weight for name in LENT)
+        return (
+            match is not None
+            and not self.is_whole(weight)
+            and int(match[2]) == 0
+            and any(name in weight for name in LENT)
+        )
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a weight or module is of a part whose layers are all taken."""
+        return not self.whole.isdisjoint(name.split("."))
 
     def _of(self, weight: str) -> range:
         return self.stacks.get("") or self.stacks[layer_name(weight)[0]]
 
 
-def chosen_layers(config: Any, layers: slice) -> Chosen:
+def chosen_layers(config: Any, layers: slice, whole: Iterable[str] = ()) -> Chosen:
     """Numbers of the layers that a slice takes of each of a configuration's stacks.
+
+    Args:
+        config: Of a model.
+        layers: The slice.
+        whole: Dotted names of parts whose layers are all taken. Files may have other names before their last.
 
     Raises:
         ConfigError: If it takes none of a stack.
@@ -90,7 +106,7 @@ def chosen_layers(config: Any, layers: slice) -> Chosen:
     if not all(stacks.values()):
         last = min(getattr(text, name) for name in fields.values()) - 1
         raise ConfigError(f"layers must take at least one of 0 to {last}; got {_text(layers)}.")
-    return Chosen(stacks, fields)
+    return Chosen(stacks, fields, frozenset(name.rpartition(".")[2] for name in whole))
 
 
 def cut_config(config: Any, chosen: Chosen) -> Any:
@@ -145,7 +161,11 @@ def read_layers(source: str, chosen: Chosen, **where: Any) -> dict[str, Tensor]:
 
 def renumber(model: nn.Module, chosen: Chosen) -> None:
     """Give the layers the numbers that they have in the whole model."""
-    lists = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
+    lists = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and not chosen.is_whole(name)
+    ]
     for stack, numbers in chosen.stacks.items():
         inside = (module for name, module in lists if not stack or stack in name.split("."))
         layers = next(module for module in inside if len(module) == len(numbers))

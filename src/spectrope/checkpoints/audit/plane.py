@@ -156,7 +156,7 @@ def _slopes(z: Complex[Tensor, "n r c m"]) -> tuple[Float[Tensor, " m"], Float[T
 
 
 @dataclass(frozen=True)
-class Start:
+class PatchStart:
     """What a rotation makes of a vector that does not turn.
 
     Args:
@@ -174,7 +174,7 @@ def start_from(
     seen: PlaneTurning,
     declared: tuple[float, float],
     noise: float,
-) -> Start | None:
+) -> PatchStart | None:
     """How the pairs of the first patch have turned from those of a reference; None if there is none.
 
     Args:
@@ -184,13 +184,13 @@ def start_from(
         declared: Row and column near which that of the first patch is sought first.
         noise: Relative rounding error of the model's arithmetic.
     """
-    found: Start | None = None
+    found: PatchStart | None = None
     for one in references:
         gain = (z.abs().norm() / one.abs().norm()).item()
         c = (z * one.conj()).sum(0) / (z.abs() * one.abs()).sum()
         if (origin := _place(c, seen, declared, noise)) is not None:
-            return Start(origin, gain)
-        found = found or Start(None, gain)
+            return PatchStart(origin, gain)
+        found = found or PatchStart(None, gain)
     return found
 
 

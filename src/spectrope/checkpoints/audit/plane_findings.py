@@ -11,9 +11,9 @@ from spectrope.checkpoints.adapters.towers import GRID
 from spectrope.checkpoints.audit.compare import Discrepancy, is_near
 from spectrope.checkpoints.audit.declared_plane import DeclaredPlane
 from spectrope.checkpoints.audit.plane import (
+    PatchStart,
     PatchVectors,
     PlaneTurning,
-    Start,
     fit_plane,
     layout_of,
     start_from,
@@ -261,7 +261,7 @@ def _starts(
     yield from found
 
 
-def _displaced(start: Start | None, wanted: PlaneTurning, note: str) -> Iterator[Discrepancy]:
+def _displaced(start: PatchStart | None, wanted: PlaneTurning, note: str) -> Iterator[Discrepancy]:
     if start is None or not differ(wanted.origin, start.origin or NOWHERE):
         return
     if start.origin is None:
@@ -271,7 +271,7 @@ def _displaced(start: Start | None, wanted: PlaneTurning, note: str) -> Iterator
         yield Discrepancy("first position", declared, got, note)
 
 
-def _scaled_by(start: Start | None, noise: float) -> Iterator[Discrepancy]:
+def _scaled_by(start: PatchStart | None, noise: float) -> Iterator[Discrepancy]:
     """A factor on vectors."""
     if start is not None and not is_near(1.0, start.gain, noise):
         residual = abs(start.gain - 1)

@@ -14,8 +14,8 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.relative import RelativeTerm, n_terms
 
 TableOfLags = Callable[[Int[Tensor, " n"], int], Float[Tensor, "n c"]]
-Order = Literal["sines, then cosines", "cosines before sines", "sines and cosines in turns"]
-ORDERS: tuple[Order, ...] = get_args(Order)
+SineOrder = Literal["sines, then cosines", "cosines before sines", "sines and cosines in turns"]
+ORDERS: tuple[SineOrder, ...] = get_args(SineOrder)
 BASES = (1e3, 1e5, 1e6)
 CONTENT = "content to content"
 
@@ -135,7 +135,7 @@ def transformer_xl(
     biases: tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]],
     table: Callable[..., Tensor],
     further: Sequence[Summand] = (),
-    order: Order = "sines, then cosines",
+    order: SineOrder = "sines, then cosines",
 ) -> Summands:
     """The four summands of Transformer-XL, and what is mistaken for them.
 
@@ -175,7 +175,7 @@ def transformer_xl(
     return Summands(arranged(declared), [swap, *tables])
 
 
-def _ordered(table: Callable[..., Tensor], order: Order) -> Callable[..., Tensor]:
+def _ordered(table: Callable[..., Tensor], order: SineOrder) -> Callable[..., Tensor]:
     """A table of sines, then cosines, with these in another order."""
 
     def of(at: Tensor, width: int, *base: float) -> Tensor:
@@ -188,7 +188,7 @@ def _ordered(table: Callable[..., Tensor], order: Order) -> Callable[..., Tensor
     return of
 
 
-def _other_tables(table: Callable[..., Tensor], order: Order) -> Iterator[tuple[str, TableOfLags]]:
+def _other_tables(table: Callable[..., Tensor], order: SineOrder) -> Iterator[tuple[str, TableOfLags]]:
     """Tables that are mistaken for Transformer-XL's."""
     own = _ordered(table, order)
     for other in ORDERS:

@@ -94,3 +94,31 @@ def test_the_file_of_a_part_is_the_part_of_the_file(tmp_path):
     found = audit(tmp_path, part="model.encoder", length=32, watch=unwatched)
     assert found.ok
     assert found.layers[0].declared.turning.base == 100.0
+
+
+def roberta_and_gpt2():
+    encoder = transformers.RobertaConfig(vocab_size=50, pad_token_id=1, max_position_embeddings=66, **SIZES)
+    own = {"vocab_size": 50, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    decoder = transformers.GPT2Config(**own, bos_token_id=2, eos_token_id=2)
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id = 2, 1
+    return transformers.EncoderDecoderModel(config).eval()
+
+
+@pytest.mark.parametrize("build", [gemmas, roberta_and_gpt2])
+def test_two_stacks_are_compared_with_a_configuration_each(build, tmp_path):
+    build().save_pretrained(tmp_path)
+    for model in (build(), tmp_path):
+        found = audit(model, length=32, watch=unwatched)
+        assert found.ok, found.records
+
+
+def test_a_fault_of_one_stack_is_told_by_its_own_configuration():
+    model = gemmas()
+    others = dict(model.model.decoder.named_buffers())
+    for name, frequencies in model.model.encoder.named_buffers():
+        if "inv_freq" in name:
+            frequencies.copy_(others[name])
+    (record,) = audit(model, length=32, watch=unwatched).records
+    assert (record.code, record.where) == ("SPE101", "layer encoder 0")
+    assert "100 declared, 5000 effective" in record.message

@@ -35,17 +35,23 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     """The text model's configuration as plain values: as the library holds it, and as its file says it.
 
     Returns:
-        "library" and "file"; the latter is empty for a model that was not loaded from disk.
+        "library" and "file"; the latter is empty for a model that was not loaded from disk. With "stacks" of
+        these where an encoder and a decoder have configurations of their own.
     """
     own, whole = _stated_by(model), whole_config(model)
-    return declared_fields(own) if own is whole else fields_of_part(whole, own)
+    if own is not whole:
+        return fields_of_part(whole, own)
+    parts = {name: getattr(whole, name, None) for name in ("encoder", "decoder")}
+    stacks = {name: fields_of_part(whole, part) for name, part in parts.items() if _is_config(part)}
+    return declared_fields(own) | ({"stacks": stacks} if len(stacks) == len(parts) else {})
 
 
 def _stated_by(model: nn.Module) -> Any:
     """The configuration that states what a model applies: that of the whole for its text, else its own."""
     own: Any = model.config
     whole = whole_config(model)
-    return whole if own is whole.get_text_config() or own.model_type == whole.model_type else own
+    text_alone = own is whole.get_text_config() and not whole.is_encoder_decoder
+    return whole if text_alone or own.model_type == whole.model_type else own
 
 
 def fields_of_part(whole: Any, part: Any) -> dict[str, Any]:
@@ -61,12 +67,16 @@ def fields_of_part(whole: Any, part: Any) -> dict[str, Any]:
     return {"library": _plain(part.to_dict()), "file": file if isinstance(file, dict) else {}}
 
 
+def _is_config(value: Any) -> bool:
+    return hasattr(value, "get_text_config")
+
+
 def _path(whole: Any, part: Any) -> tuple[str, ...] | None:
     """Names of the fields that lead from one configuration to another; None if none do."""
     if whole is part:
         return ()
     for name, value in vars(whole).items():
-        if hasattr(value, "get_text_config") and (path := _path(value, part)) is not None:
+        if _is_config(value) and (path := _path(value, part)) is not None:
             return name, *path
     return None
 

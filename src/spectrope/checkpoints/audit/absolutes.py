@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from spectrope.checkpoints.adapters import FAILURES
+from spectrope.checkpoints.adapters import FAILURES, layer_name
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import declared_offset
 from spectrope.checkpoints.audit.fields import Declaration
@@ -35,6 +35,7 @@ def absolute_record(absolute: Absolute, declaration: Declaration, noise: float) 
         declaration: The configuration.
         noise: Relative rounding error of the model's arithmetic.
     """
+    declaration = declaration.of(layer_name(absolute.block)[0])
     varies, declared = absolute.variation > VARIES, declared_offset(declaration)
     rows = absolute.rows.tolist()
     first = rows[0] if varies and rows else None
@@ -79,8 +80,8 @@ def absolute_remedies(
     table, first = table_of(record.table, module), record.declared_row
     if absolute.looked_up is None or table is None or first is None:
         return [Remedy(module, one, "no table whose rows differ is looked up") for one in record.findings]
-    rows, computed = table[first:], declared_sinusoids(declaration)
-    if computed:
+    rows = table[first:]
+    if computed := declared_sinusoids(declaration.of(layer_name(absolute.block)[0])):
         positions, width = torch.arange(len(rows)) + first, rows.shape[1] - rows.shape[1] % 2
         rows = pad(sinusoids(positions, width, computed), (0, rows.shape[1] - width))
     return [Remedy(module, one, Rows(rows)) for one in record.findings]

@@ -23,7 +23,7 @@ NEAR = (0, 1, 2, 3)  # Positions of the first tokens.
 def declared_at(declaration: Declaration, module: str, length: int) -> LayerEncoding:
     """A layer's declaration for sequences of another length."""
     stack, layer = layer_name(module)
-    return declared_layer(declaration.at(layer), stack, layer, length)
+    return declared_layer(declaration.of(stack).at(layer), stack, layer, length)
 
 
 @dataclass(frozen=True, eq=False)

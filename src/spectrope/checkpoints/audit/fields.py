@@ -1,6 +1,7 @@
 """Read fields of a configuration under any of their names."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spectrope.core import ConfigError
@@ -13,10 +14,12 @@ class Declaration:
     Args:
         library: Fields of the library's configuration object.
         file: Fields of the checkpoint's file, empty where there is none; they win.
+        stacks: Both of each stack of layers that has a configuration of its own, by its name.
     """
 
     library: dict[str, Any]
     file: dict[str, Any]
+    stacks: Mapping[str, Mapping[str, dict[str, Any]]] = field(default_factory=dict)
 
     def get(self, *names: str) -> Any:
         """The first of these fields that holds anything."""
@@ -26,10 +29,14 @@ class Declaration:
                     return fields[name]
         return None
 
+    def of(self, stack: str) -> "Declaration":
+        """That of a stack of layers."""
+        return Declaration(**self.stacks[stack]) if stack in self.stacks else self
+
     def at(self, layer: int) -> "Declaration":
         """The same with what it says of one layer apart (`per_layer_config`)."""
         own = (self.get("per_layer_config") or {}).get(str(layer))
-        return Declaration(self.library, self.file | own) if own else self
+        return replace(self, file=self.file | own) if own else self
 
     def number(self, *names: str) -> int:
         """The first of these fields, as a whole number.

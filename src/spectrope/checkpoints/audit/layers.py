@@ -87,7 +87,7 @@ class Subject:
     def declared(self, call: Call) -> LayerEncoding:
         """What the configuration, the architecture and the weights say of one layer."""
         stack, layer = layer_name(call.module)
-        declaration = self.declaration.at(layer)
+        declaration = self.declaration.of(stack).at(layer)
         kind = layer_type(declaration, layer)
         declared = declared_layer(declaration, stack, layer, self.length)
         scale = declared_scale(declaration, layer, kind, call.q.shape[-1])
@@ -134,6 +134,8 @@ def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
 
 def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, list[Remedy]]:
     """Measure one layer and compare it with its declaration; what would put each finding right."""
+    own = subject.declaration.of(layer_name(kernel.call.module)[0])
+    subject = replace(subject, declaration=own)
     call, unexplained = carried_out(kernel.call, kernel.exercise)
     otherwise, declared = misapplied(kernel.call, call), subject.declared(kernel.call)
     if declared.relative is not None and call.bias is not None:  # Which depends on the content.

@@ -33,7 +33,7 @@ def compare_scales(
 
 
 def _like(one: LayerRecord, declaration: Declaration) -> tuple[str, str, str | None]:
-    return one.stack, layer_type(declaration, one.layer), one.effective.kind
+    return one.stack, layer_type(declaration.of(one.stack), one.layer), one.effective.kind
 
 
 def _usual_scales(

@@ -10,6 +10,7 @@ from tests.checkpoints.audit.test_vision import qwen2_vl
 
 from spectrope.checkpoints.adapters import declared_config, open_model, parse_layers
 from spectrope.checkpoints.adapters.slices import Chosen, chosen_layers, read_layers
+from spectrope.checkpoints.adapters.towers import towers
 from spectrope.checkpoints.audit import audit
 from spectrope.core import unwatched
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -177,3 +178,12 @@ def test_parts_for_pictures_keep_all_their_layers(build, read, chosen, tmp_path)
     assert found.ok
     assert [one.layer for one in found.layers] == [chosen.start]
     assert len(found.vision) == read
+
+
+@pytest.mark.parametrize("layers", [None, slice(1, 2)])
+def test_a_tower_is_declared_by_its_part_of_the_file(layers, tmp_path):
+    qwen2_vl().save_pretrained(tmp_path)
+    (tower,) = towers(open_model(tmp_path, layers=layers))
+    assert (
+        tower.declared["file"]["model_type"] == tower.declared["library"]["model_type"] == "qwen2_vl_vision"
+    )

@@ -67,6 +67,12 @@ def fields_of_part(whole: Any, part: Any) -> dict[str, Any]:
     return {"library": _plain(part.to_dict()), "file": file if isinstance(file, dict) else {}}
 
 
+def fields_within(model: nn.Module, part: Any) -> dict[str, Any]:
+    """The configuration of a part of a model as plain values, likewise; some layers may be left out."""
+    holders = (whole for whole in (whole_config(model), model.config) if _path(whole, part) is not None)
+    return fields_of_part(next(holders, whole_config(model)), part)
+
+
 def _is_config(value: Any) -> bool:
     return hasattr(value, "get_text_config")
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters.structure import fields_of_part, whole_config
+from spectrope.checkpoints.adapters.structure import fields_within
 from spectrope.encodings import Pairing
 
 Takes = Literal["pixels", "patches", "rows of patches", "patches and places"]
@@ -257,8 +257,7 @@ def towers(model: nn.Module) -> list[Tower]:
         family = getattr(getattr(module, "config", None), "model_type", "")
         inside = any(f"{name}.".startswith(f"{one.name}.") or not one.name for one in found)
         if family in FORMS and not inside and hasattr(module, "get_input_embeddings"):
-            declared = fields_of_part(whole_config(model), module.config)
-            found.append(Tower(name, module, FORMS[family], declared))
+            found.append(Tower(name, module, FORMS[family], fields_within(model, module.config)))
     return found
 
 

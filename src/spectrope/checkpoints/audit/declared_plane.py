@@ -76,7 +76,7 @@ def _split(split: str, exponents: Float[Tensor, " m"]) -> tuple[tuple[int, ...],
     both, halves = exponents.repeat(2), torch.arange(2).repeat_interleave(each)
     if split == "time, rows, columns":
         both, halves = exponents.repeat(3), torch.tensor([2, 0, 1]).repeat_interleave(each)
-    if split == "alternate frequencies":  # e of columns lies half a step behind that of rows
+    elif split == "alternate frequencies":  # e of columns lies half a step behind that of rows
         both = torch.cat([exponents, exponents + 0.5 / each])
     elif split == "columns, rows":
         halves = 1 - halves

@@ -13,6 +13,7 @@ from spectrope.checkpoints.audit.starts import ORDERS, runs_like
 from spectrope.encodings import Pairing
 
 NEAR, FAR = 3.0, 64.0  # Rows and columns around the declared origin among which that of a rotation is sought.
+STEP = 0.5  # Between places that are tried.
 PLACES = 4  # Decimals of a place.
 STEPS = 4  # Of refinement, each of which leaves the square of the error.
 
@@ -125,10 +126,7 @@ def fit_plane(vectors: PatchVectors, declared: PlaneTurning, noise: float) -> Pl
     )
     places = torch.cartesian_prod(*(torch.arange(n) for n in z.shape[1:3])).view(*z.shape[1:3], 2)
     departure = wrapped(relative.angle() - seen.angles(places)).abs().max().item()
-    first, near = z[:, 0, 0], declared.origin or (0.0, 0.0)
-    standing = start_from(vectors.standing(layout), first, seen, near, noise)
-    before = start_from(vectors.before(layout, noise), first, seen, near, noise)
-    starts = [one for one in (standing, before) if one is not None]
+    starts = [one for one in starts_of(vectors, layout, seen, declared, noise) if one is not None]
     parts = {name: getattr(seen, name) for name in ("pairing", "rows", "columns")}
     errors = {name: getattr(seen, name) for name in ("row_errors", "column_errors")}
     return PlaneTurning(
@@ -168,7 +166,24 @@ class PatchStart:
     gain: float
 
 
-def start_from(
+def starts_of(
+    vectors: PatchVectors, layout: Layout, seen: PlaneTurning, declared: PlaneTurning, noise: float
+) -> tuple[PatchStart | None, PatchStart | None]:
+    """How the first patch has turned from a token that stands still, and from outputs of inner modules.
+
+    Args:
+        vectors: Queries or keys.
+        layout: Which coordinates form pairs.
+        seen: Their frequencies.
+        declared: The rotation declared.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    first, near = layout.planes(vectors.patches[:, 0]), declared.origin or (0.0, 0.0)
+    standing = _start_from(vectors.standing(layout), first, seen, near, noise)
+    return standing, _start_from(vectors.before(layout, noise), first, seen, near, noise)
+
+
+def _start_from(
     references: Iterable[Complex[Tensor, "n m"]],
     z: Complex[Tensor, "n m"],
     seen: PlaneTurning,
@@ -199,8 +214,8 @@ def _place(
 ) -> tuple[float, float] | None:
     """Row and column that explain the phases of all pairs, nearest to the declared ones."""
     frequencies = torch.tensor([seen.rows, seen.columns], dtype=torch.float64)
-    for around, step in ((NEAR, 0.5), (FAR, 0.5)):
-        steps = torch.arange(-around, around + step, step, dtype=torch.float64)
+    for around in (NEAR, FAR):
+        steps = torch.arange(-around, around + STEP, STEP, dtype=torch.float64)
         places = torch.cartesian_prod(steps, steps) + torch.tensor(declared, dtype=torch.float64)
         places = places[(places - torch.tensor(declared)).abs().sum(1).argsort(stable=True)]
         best = places[int((_shares(c, places, frequencies) + 1e-9 * _order(places)).argmax())]

@@ -16,7 +16,7 @@ from spectrope.checkpoints.audit.plane import (
     PlaneTurning,
     fit_plane,
     layout_of,
-    start_from,
+    starts_of,
 )
 from spectrope.checkpoints.audit.rotary import FREQUENCY, rounded, wrapped
 
@@ -249,9 +249,7 @@ def _starts(
     """
     layout = layout_of(vectors, wanted, noise)
     assert layout is not None
-    first, near = layout.planes(vectors.patches[:, 0]), wanted.origin or (0.0, 0.0)
-    standing = start_from(vectors.standing(layout), first, seen, near, noise)
-    before = start_from(vectors.before(layout, noise), first, seen, near, noise)
+    standing, before = starts_of(vectors, layout, seen, wanted, noise)
     found = [*_displaced(standing, wanted, ""), *_scaled_by(before or standing, noise)]
     if not found and before is not None:
         found = [*_displaced(before, wanted, HARMLESS if standing is None else "")]

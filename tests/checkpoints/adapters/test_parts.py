@@ -39,7 +39,7 @@ def test_what_is_no_model_is_refused_with_those_that_are(name):
     told = "part must name a model within WhisperForConditionalGeneration; got "
     with pytest.raises(ConfigError) as refused:
         part_of(whisper(), name)
-    known = "Parts that can be audited by themselves: model.encoder, model.decoder."
+    known = "Models within it: model.encoder, model.decoder."
     assert str(refused.value) == f"{told}{name!r}. {known}"
 
 

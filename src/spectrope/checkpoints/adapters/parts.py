@@ -27,8 +27,7 @@ def part_of(model: nn.Module, name: str) -> nn.Module:
     if not name or not _is_model(part):
         known = ", ".join(models_within(model)) or "none"
         raise ConfigError(
-            f"part must name a model within {type(model).__name__}; got {name!r}. Parts that can be audited "
-            f"by themselves: {known}."
+            f"part must name a model within {type(model).__name__}; got {name!r}. Models within it: {known}."
         )
     if part.config.model_type != whole_config(model).model_type:
         part.whole_config = whole_config(model)

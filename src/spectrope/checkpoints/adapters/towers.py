@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters.structure import fields_within
+from spectrope.core import torch_stream
 from spectrope.encodings import Pairing
 
 Takes = Literal["pixels", "patches", "rows of patches", "patches and places"]
@@ -59,8 +60,7 @@ class TowerForm:
         in_blocks: Whether patches are ordered by blocks that are merged later.
         windows: Which some layers attend within, if any.
         origin: Row and column of the first patch.
-        of_one_size: Whether pictures are squares of the declared size, whose patches come before any other
-            token.
+        of_one_size: Whether pictures have the declared size, and their patches come before any other token.
         class_angles: Name of the weight that holds the angles by which the class token turns, "" where it
             does not turn.
         by_halves: Whether pairs are formed within each half of a head.
@@ -223,24 +223,25 @@ class Tower:
         """Side of the blocks by which patches are ordered."""
         return getattr(self.config, "spatial_merge_size", SIDE) if self.form.in_blocks else 1
 
-    def inputs(self, colours: Float[Tensor, "r c"] | None = None) -> dict[str, Any]:
-        """Arguments of the forward call: a picture of the grid's size, of one colour or one for each patch.
+    def inputs(self, factors: Float[Tensor, "r c"] | None = None) -> dict[str, Any]:
+        """Arguments of the forward call: a picture of the grid's size, of one colour or of one pattern.
 
         Args:
-            colours: Value of the pixels of each patch; None for 1.
+            factors: Factor on the pattern in each patch; None for a picture of one colour.
         """
         rows, columns = self.grid
         like = next(self.module.parameters())
-        colours = (torch.ones(rows, columns) if colours is None else colours).to(like)
+        colours = (torch.ones(rows, columns) if factors is None else factors).to(like)
         if self.form.takes == "pixels":
             height, width = _pair(self.config.patch_size)
             pixels = colours.repeat_interleave(height, 0).repeat_interleave(width, 1)
             channels = getattr(self.config, "num_channels", 3)
-            return {"pixel_values": pixels.expand(1, channels, -1, -1).contiguous()}
+            pattern = _pattern((channels, height, width), factors is not None).repeat(1, rows, columns)
+            return {"pixel_values": pixels * pattern.to(like)[None]}
         places = self._blocks().reshape(-1, 2).to(like.device)
         shape = _embedding(self.module).weight.shape[1:]
         own = colours[places[:, 0], places[:, 1]].view(-1, *(1 for _ in shape))
-        patches = own.expand(-1, *shape).contiguous()
+        patches = own * _pattern(tuple(shape), factors is not None).to(like)
         taken = list(signature(self.module.forward).parameters)
         if self.form.takes == "patches and places":
             return {taken[0]: patches[None], taken[1]: places.flip(-1)[None]}
@@ -286,6 +287,11 @@ def _is_without_text(module: Any) -> bool:
     with contextlib.suppress(NotImplementedError):
         return not isinstance(module.get_input_embeddings(), nn.Embedding)
     return True
+
+
+def _pattern(shape: tuple[int, ...], varied: bool) -> Tensor:
+    """A patch of one colour, or one to which filters respond that ignore a patch's mean."""
+    return torch.randn(shape, generator=torch_stream(0, "pattern")) if varied else torch.ones(shape)
 
 
 def _grid(rows: int, columns: int) -> Int[Tensor, "r c 2"]:

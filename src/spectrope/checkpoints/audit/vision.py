@@ -75,7 +75,10 @@ class TowerAudit:
         """A record per attention layer."""
         modules, varies = attending_in(self.tower)
         entering = patches_entering(self.tower, modules)
-        clear = bool((entering[modules[0]] != SEVERAL).all())
+        first = entering[modules[0]]
+        wanted = self.tower.numbers(layer_name(modules[0])[1])
+        seen = int((first >= 0).sum()) == int((wanted >= 0).sum())
+        clear = seen and not bool((first == SEVERAL).any())
         records: list[VisionRecord] = []
 
         def receive(kernel: PatchKernel) -> None:

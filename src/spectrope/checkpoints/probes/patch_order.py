@@ -1,4 +1,4 @@
-"""Which patch each token of a vision tower is, found by pictures of two colours that number the patches."""
+"""Which patch each token of a vision tower is, found by pictures of a pattern that number the patches."""
 
 import contextlib
 import math
@@ -14,16 +14,17 @@ from spectrope.checkpoints.adapters.towers import Tower
 from spectrope.checkpoints.probes.constant_token import blocks_without
 
 NO_PATCH, SEVERAL = -1, -2
-COLOURS = (1.0, -1.0)
-APART = 1e-2  # Share of the distance between both colours' states by which a state may be off one of them.
+FACTORS = (1.0, -1.0)
+APART = 1e-2  # Share of the distance between both factors' states by which a state may be off one of them.
 
 
 @torch.no_grad()
 def patches_entering(tower: Tower, modules: list[str]) -> dict[str, Int[Tensor, " t"]]:
     """Number of the patch that each token is, row by row, as it enters each attention module.
 
-    Each picture shows one binary digit of the numbers in two colours. Attention modules hand on what enters
-    them, and feed-forward layers nothing, so that a state depends on one patch alone, however deep it lies.
+    Each picture shows one binary digit of the numbers by the sign of a pattern. Attention modules hand on
+    what enters them, and feed-forward layers nothing, so that a state depends on one patch alone, however
+    deep it lies.
 
     Args:
         tower: In evaluation mode.
@@ -42,8 +43,8 @@ def patches_entering(tower: Tower, modules: list[str]) -> dict[str, Int[Tensor, 
 
 
 def _states(tower: Tower, modules: list[str], digits: Int[Tensor, "r c"]) -> dict[str, Float[Tensor, "_ _"]]:
-    """What enters each attention module for a picture whose patches have a colour for 0 and one for 1."""
-    colours = torch.where(digits == 0, *COLOURS)
+    """What enters each attention module for a picture whose patches have a sign for 0 and one for 1."""
+    factors = torch.where(digits == 0, *FACTORS)
     entered: dict[str, Tensor] = {}
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
@@ -56,7 +57,7 @@ def _states(tower: Tower, modules: list[str], digits: Int[Tensor, "r c"]) -> dic
         before(model, modules, enter),
         _handing_on(model, handing_on),
     ):
-        model(**tower.inputs(colours))
+        model(**tower.inputs(factors))
     return entered
 
 
@@ -94,5 +95,5 @@ def _numbers(
         numbers += off.argmin(0) << digit
         several |= off.amin(0) > APART * apart
     numbers[several] = SEVERAL
-    numbers[apart <= APART * one.norm(dim=1)] = NO_PATCH
+    numbers[apart == 0] = NO_PATCH
     return numbers

@@ -102,6 +102,19 @@ def test_a_table_without_its_columns_is_named(run, tmp_path):
         StudyRow.of(run)
 
 
+def test_a_fact_that_an_earlier_row_lacks_is_not_added_with_its_tables(run, tmp_path):
+    path = tmp_path / "mini.jsonl"
+    first = StudyRow.of(run)
+    assert "cpu_seconds" in first.facts
+    without = {name: value for name, value in first.facts.items() if name != "cpu_seconds"}
+    rows = StudyRows.load(path)
+    rows.add(replace(first, facts=without, tables={"metrics": first.tables["metrics"]}))
+    rows.add(first)
+    (kept,) = StudyRows.load(path)
+    assert kept.facts == without
+    assert set(kept.tables) == set(first.tables)
+
+
 def test_a_later_row_adds_its_tables(run, tmp_path):
     rows = StudyRows(tmp_path / "mini.jsonl")
     rows.add(StudyRow.of(run))

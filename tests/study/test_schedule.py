@@ -97,6 +97,11 @@ def test_time_is_counted_on_one_core_with_that_of_pilots():
     assert spent_seconds(rows, pilots, "mid") == {"mid": 230.0}
 
 
+def test_waiting_for_a_core_is_not_counted():
+    waited = row(ROPE, seconds=9000.0, cpu_seconds=550.0, machine={"threads": 1})
+    assert spent_seconds([waited], [], "mid") == {"mid": 550.0}
+
+
 def test_naming_a_later_claim_does_not_change_the_order():
     first, *_, later = (one for one, slot in schedule("mid").items() if slot.section == "mid")
     assert in_turn([Job(later, ())], StudyRows(), "mid") == []

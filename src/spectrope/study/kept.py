@@ -40,11 +40,12 @@ FACTS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     **dict.fromkeys(("finished_at", "commit", "device"), ("text", _is_text)),
     "precision": (" or ".join(PRECISIONS), lambda value: value in PRECISIONS),
     "test_loss": _between(-LARGEST, LARGEST),
-    **dict.fromkeys(("seconds", "n_parameters"), _between(0.0, MOST)),
+    **dict.fromkeys(("seconds", "cpu_seconds", "n_parameters"), _between(0.0, MOST)),
     **dict.fromkeys(("bayes_accuracy", "train_accuracy", "test_accuracy"), _between(0.0, 1.0)),
     "machine": ("a description of the machine", _is_machine),
 }
 NEEDED = ("finished_at", "precision")  # Facts that no row lacks.
+LATER = ("cpu_seconds",)  # Facts that rows of earlier versions do not have.
 WIDE = {pl.Int128, pl.UInt128}  # NumPy has none of these.
 WHOLE = ("whole numbers", lambda kind: kind.is_integer() and kind not in WIDE)
 KERNELS = ("tangent_largest", "tangent_plain_largest", "newton_largest", "newton_plain_largest")

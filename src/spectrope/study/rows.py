@@ -12,7 +12,7 @@ from spectrope.core import ConfigError, StoreError, config_hash, finite
 from spectrope.lab import DATA_VERSION, MEASURES, AnyExperiment, Job, read_experiment, written
 from spectrope.store import FIELD, RESULTS_VERSION, Complaint, Run, append_record, read_records, renumbered
 from spectrope.study.corrections import TABLES, Withdrawals
-from spectrope.study.kept import FACTS, KEPT, NEEDED, paired
+from spectrope.study.kept import FACTS, KEPT, LATER, NEEDED, paired
 
 DIGITS = 6  # Significant ones that a row keeps.
 
@@ -23,7 +23,8 @@ class StudyRow:
 
     Args:
         experiment: What was run.
-        facts: Of the run's manifest: scores as fractions, seconds, commit, precision, machine.
+        facts: Of the run's manifest: scores as fractions, wall and processor time in seconds, commit,
+            precision, machine.
         tables: The run's tables by name, as far as there are any.
         run: The run's id when it was recorded.
     """
@@ -41,7 +42,7 @@ class StudyRow:
             StoreError: If it is unfinished or damaged, or holds what a row cannot.
         """
         tables = {name: run.frame(name) for name in KEPT if run.has_frame(name)}
-        facts = {name: run.manifest.get(name) for name in FACTS}
+        facts = {name: run.manifest.get(name) for name in _facts_in(run.manifest)}
         return cls(read_experiment(run.config), *_checked(run.id, facts, tables), run.id)
 
     def record(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class StudyRow:
         try:
             columns_of = {name: one for name, one in record["tables"].items() if name not in TABLES}
             tables = {name: pl.DataFrame(columns) for name, columns in columns_of.items()}
-            facts = {name: record["facts"][name] for name in FACTS}
+            facts = {name: record["facts"][name] for name in _facts_in(record["facts"])}
         except (KeyError, TypeError, AttributeError, OverflowError, UnicodeError, pl.exceptions.PolarsError):
             raise _no_row(run) from None
         if record.get(FIELD, 1) == 1:
@@ -91,7 +92,7 @@ class StudyRow:
         must come from the same network.
         """
         if self.facts["finished_at"] == later.facts["finished_at"]:
-            return replace(later, tables={**self.tables, **later.tables})
+            return replace(self, tables={**self.tables, **later.tables})
         return self if set(later.tables) < set(self.tables) else later
 
 
@@ -224,6 +225,12 @@ def _name_today(record: Mapping[str, Any]) -> str | None:
     if config:
         return config_hash(config, DATA_VERSION, RESULTS_VERSION)
     return run if isinstance(run, str) else None
+
+
+def _facts_in(source: Mapping[str, Any]) -> list[str]:
+    """Names of the facts to take: all, but of those that earlier versions lack only what is there, since a
+    row that is written again must not differ."""
+    return [name for name in FACTS if name in source or name not in LATER]
 
 
 def _checked(

@@ -109,6 +109,8 @@ def affordable(
 def spent_seconds(rows: Iterable[StudyRow], pilots: Iterable[StudyRow], scale: str) -> dict[str, float]:
     """Seconds on one core that the training of planned runs has taken, by section of the plan.
 
+    These are processor time, or, of rows that lack it, wall time times threads, which is no less.
+
     Args:
         rows: All rows of the scale.
         pilots: Rows of its pilots, which draw on the section that plans them.
@@ -119,10 +121,15 @@ def spent_seconds(rows: Iterable[StudyRow], pilots: Iterable[StudyRow], scale: s
     counted += [(scale, row) for row in pilots]
     spent: dict[str, float] = {}
     for section, row in counted:
-        threads = (row.facts["machine"] or {}).get("threads")
-        cores = threads if isinstance(threads, int) else 1
-        spent[section] = spent.get(section, 0.0) + cores * (row.facts["seconds"] or 0.0)
+        spent[section] = spent.get(section, 0.0) + _core_seconds(row)
     return spent
+
+
+def _core_seconds(row: StudyRow) -> float:
+    if (used := row.facts.get("cpu_seconds")) is not None:
+        return used
+    threads = (row.facts["machine"] or {}).get("threads")
+    return (threads if isinstance(threads, int) else 1) * (row.facts["seconds"] or 0.0)
 
 
 def _runs(entry: Mapping[str, Any], planned: Mapping[str, Any], scale: str) -> Iterator[AnyExperiment]:

@@ -32,6 +32,7 @@ myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
+nb_execution_excludepatterns = ["explanation/figures.ipynb"]  # Its figures are on the pages of the study.
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"

@@ -27,7 +27,8 @@ def page() -> str:
     """The page in Markdown."""
     parts = [
         "# Data card",
-        "What the [replication](../explanation/replication.md) was made from: scales, tasks, conditions and "
+        "What the [replication](../explanation/replication.md) and [its confirmation at scale "
+        "`mid`](../explanation/replication-mid.md) were made from: scales, tasks, conditions and "
         "rows. This page is generated from the code and from the committed rows.",
         "## Data",
         "All examples are synthetic and drawn by the tasks below; no people, texts or licences are behind "

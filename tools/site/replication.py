@@ -5,6 +5,7 @@ import re
 # The contents beside a page would take the width that its tables need, so they stand below its title.
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n"
 CONTENTS = "```{contents}\n:local:\n:depth: 1\n:backlinks: none\n```"
+OTHERS = {"-fresh": " (new seeds)", "-mid": " (scale mid)"}  # How titles of claims tell pages apart.
 CLAIM = re.compile(r'<a id="([a-z0-9-]+)"></a>\n## (.*?)(?=\n<a id=|\n## |\Z)', re.DOTALL)
 
 
@@ -16,7 +17,7 @@ def split(name: str, text: str) -> dict[str, str]:
         text: The page, in which `<a id="KIND"></a>` stands before the heading of each claim.
     """
     folder = name.rpartition("/")[2]
-    fresh = " (new seeds)" if folder.endswith("-fresh") else ""
+    fresh = next((words for end, words in OTHERS.items() if folder.endswith(end)), "")
     claims = {found[1]: found[2].strip() for found in CLAIM.finditer(text)}
     head = CLAIM.sub("", text)
     for kind in claims:

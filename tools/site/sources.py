@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tools.site import api, commands, data_card, gallery, replication, statements, tables
 
+from spectrope.study.page.publication import PAGES
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 OUTSIDE = {
@@ -13,7 +15,7 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "recipes/README.md": "how-to/recipes.md",
 }
-REPLICATIONS = ("explanation/replication", "explanation/replication-fresh")
+REPLICATIONS = tuple(f"explanation/{page.name}" for page in PAGES)
 
 
 def write_sources(folder: Path, drawn: Path) -> None:
@@ -29,7 +31,7 @@ def write_sources(folder: Path, drawn: Path) -> None:
         _write(folder / place, _moved((ROOT / name).read_text(encoding="utf-8")))
     for recipe in (ROOT / "recipes").glob("*.json"):
         shutil.copy(recipe, folder / "how-to")
-    for notebook in (folder / "tutorials").glob("*.ipynb"):
+    for notebook in folder.glob("*/*.ipynb"):
         _write(notebook, downloadable(notebook))
     for name in REPLICATIONS:
         for place, text in replication.split(

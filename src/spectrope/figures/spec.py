@@ -107,19 +107,20 @@ def _layered(panel: Panel) -> dict[str, Any]:
     layers = list(panel.layers.values())
     common = max(layers, key=lambda layer: sum(other.rows is layer.rows for other in layers)).rows
     specs = [
-        layer.spec() if layer.rows is common else {"data": _values(layer.rows), **layer.spec()}
+        layer.spec() if layer.rows is common else {"data": {"values": layer.rows}, **layer.spec()}
         for layer in layers
     ]
-    return {"data": _values(common), "layer": specs}
-
-
-def _values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rows with numbers of as many digits as processors agree on, so that files are the same everywhere."""
-    return {"values": [{name: _rounded(value) for name, value in row.items()} for row in rows]}
+    return {"data": {"values": common}, "layer": specs}
 
 
 def _rounded(value: Any) -> Any:
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+    """The value, in which every number has as many digits as processors agree on, so that files are the same
+    everywhere."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _row(width: int, columns: int, panels: Sequence[Panel]) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def _resolved(scale: str) -> dict[str, Any]:
 def _whole(spec: dict[str, Any], **config: Any) -> dict[str, Any]:
     return {
         "$schema": alt.SCHEMA_URL,
-        **spec,
+        **_rounded(spec),
         "params": [{"name": EMPHASIS, "value": ""}],
         "config": THEME | config,
     }

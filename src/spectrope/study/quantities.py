@@ -48,11 +48,30 @@ def overfit(row: StudyRow) -> float | None:
 
 def speed(row: StudyRow) -> float | None:
     """Held-out accuracy in percent, averaged over the epochs: the area under the learning curve."""
+    scores = _curve(row, "test")
+    return 100 * sum(scores) / len(scores) if scores else None
+
+
+def fitting_speed(row: StudyRow) -> float | None:
+    """Training accuracy in percent, averaged over the epochs, as the paper judges how fast one converges."""
+    scores = _curve(row, "train")
+    return 100 * sum(scores) / len(scores) if scores else None
+
+
+def unsteadiness(row: StudyRow) -> float | None:
+    """Points between the largest and the smallest held-out accuracy in the last tenth of the epochs, at least
+    the last two; None of a run of one epoch."""
+    scores = _curve(row, "test")
+    last = scores[-max(2, len(scores) // 10) :]
+    return 100 * (max(last) - min(last)) if len(scores) > 1 else None
+
+
+def _curve(row: StudyRow, split: str) -> list[float]:
+    """Accuracies after each epoch, as fractions; empty where they were not recorded."""
     table = row.tables.get("metrics")
     if table is None:
-        return None
-    scores = table.filter((pl.col("split") == "test") & (pl.col("epoch") > 0))["accuracy"]
-    return None if scores.is_empty() else 100 * sum(scores) / len(scores)
+        return []
+    return table.filter((pl.col("split") == split) & (pl.col("epoch") > 0)).sort("step")["accuracy"].to_list()
 
 
 def learned(row: StudyRow) -> bool:

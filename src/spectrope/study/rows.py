@@ -92,7 +92,8 @@ class StudyRow:
         must come from the same network.
         """
         if self.facts["finished_at"] == later.facts["finished_at"]:
-            return replace(self, tables={**self.tables, **later.tables})
+            known = {name: fact for name, fact in later.facts.items() if name in self.facts}
+            return replace(later, facts={**self.facts, **known}, tables={**self.tables, **later.tables})
         return self if set(later.tables) < set(self.tables) else later
 
 

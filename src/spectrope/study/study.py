@@ -43,6 +43,28 @@ SHIPPED = Path(__file__).with_name("results")  # The same rows in an installed w
 BESIDE = Path(__file__).parents[3] / "results"  # The same rows in the clone of an editable installation.
 
 
+def place_of_rows(folder: Path = RESULTS) -> Path | None:
+    """The folder of rows: this one, or that of the installation where `results` is asked for and not there;
+    None if there is none."""
+    places = (folder, SHIPPED, BESIDE) if folder == RESULTS else (folder,)
+    return next((place for place in places if place.exists()), None)
+
+
+def stored_rows(scale: str = "mini") -> StudyRows:
+    """The rows of a scale in the folder `results`, or those that the package comes with.
+
+    Raises:
+        StoreError: If there are none, or they cannot be read.
+
+    Example:
+        >>> len(stored_rows("mini")) > 1000
+        True
+    """
+    if (place := place_of_rows()) is None:
+        raise StoreError(f"no folder {RESULTS} here, and this installation comes with no rows.")
+    return StudyRows.load(place / f"{scale}.jsonl").unwritten()
+
+
 @dataclass(frozen=True)
 class Study:
     """Some claims at one scale.

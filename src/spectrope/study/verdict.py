@@ -78,6 +78,23 @@ class PartResult:
     enough: bool
     headline: bool = False
 
+    @classmethod
+    def of(
+        cls, part: Part, minimum: int, waiting: Collection[int] = (), *, headline: bool = False
+    ) -> "PartResult":
+        """Weigh a part.
+
+        Args:
+            part: The part.
+            minimum: Seeds below which it decides nothing.
+            waiting: Planned seeds that wait for a run; without a value of each of them it decides nothing.
+            headline: Whether it decides its claim.
+        """
+        values = np.array(list(part.values.values()))
+        evidence = part.prediction.weigh(values) if len(values) >= 2 else None
+        enough = not part.untestable and len(values) >= minimum and set(waiting) <= part.values.keys()
+        return cls(part=part, evidence=evidence, enough=enough, headline=headline)
+
     @property
     def n_seeds(self) -> int:
         """Seeds that it rests on."""
@@ -173,12 +190,7 @@ def decide(
     """
     named = [part.quantity for part in parts if not part.premise and headline in (None, part.quantity)]
     findings = tuple(
-        PartResult(
-            part=part,
-            evidence=_weighed(part),
-            enough=not part.untestable and len(part.values) >= minimum and set(waiting) <= part.values.keys(),
-            headline=not part.premise and part.quantity in named[:1],
-        )
+        PartResult.of(part, minimum, waiting, headline=not part.premise and part.quantity in named[:1])
         for part in parts
     )
     word, reason = _whole(findings, seen, minimum, untestable, set(waiting))
@@ -193,10 +205,6 @@ def decide(
         findings=findings,
         left_out=seen.left_out,
     )
-
-
-def _weighed(part: Part) -> Evidence | None:
-    return part.prediction.weigh(np.array(list(part.values.values()))) if len(part.values) >= 2 else None
 
 
 def _whole(

@@ -9,7 +9,7 @@ from spectrope.cli import main
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray
 from spectrope.study import pilots
-from spectrope.study.commands import _common
+from spectrope.study import study as places
 from spectrope.study.commands._run import RunClaims
 
 ROOT = Path(__file__).parents[3]
@@ -65,10 +65,10 @@ def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, words):
 
 @pytest.mark.usefixtures("here")
 def test_an_editable_installation_has_the_rows_of_its_clone(tmp_path, capsys, monkeypatch):
-    assert _common.BESIDE == ROOT / "results"
+    assert places.BESIDE == ROOT / "results"
     lines = (ROOT / "results" / "mini.jsonl").read_text().splitlines()
     (tmp_path / "mini.jsonl").write_text("\n".join(lines[:3]) + "\n")
-    monkeypatch.setattr(_common, "BESIDE", tmp_path)
+    monkeypatch.setattr(places, "BESIDE", tmp_path)
     assert main(["claims", "list", "1"]) == 0
     assert "no folder results here; these are the rows that spectrope" in capsys.readouterr().err
 
@@ -79,7 +79,7 @@ def test_outside_a_checkout_the_rows_of_the_package_count(tmp_path, capsys, monk
     rows.mkdir()
     lines = (ROOT / "results" / "mini.jsonl").read_text().splitlines()
     (rows / "mini.jsonl").write_text("\n".join(lines[:3]) + "\n")
-    monkeypatch.setattr(_common, "SHIPPED", rows)
+    monkeypatch.setattr(places, "SHIPPED", rows)
     assert main(["claims", "list", "1"]) == 0
     assert "no folder results here; these are the rows that spectrope" in capsys.readouterr().err
     assert main(["claims", "report", "1", "--out", "page.md"]) == 0
@@ -94,7 +94,7 @@ def test_outside_a_checkout_the_rows_of_the_package_count(tmp_path, capsys, monk
 @pytest.mark.parametrize("words", [("list",), ("show", "1")])
 def test_an_installation_without_rows_says_so(tmp_path, capsys, monkeypatch, words):
     for place in ("SHIPPED", "BESIDE"):
-        monkeypatch.setattr(_common, place, tmp_path / "none")
+        monkeypatch.setattr(places, place, tmp_path / "none")
     line = refused(capsys, "claims", *words)
     assert "no folder results here, and this installation comes with no rows; use --rows FOLDER." in line
 
@@ -114,15 +114,6 @@ def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
     (tmp_path / "rows" / "mini.jsonl").touch()
     line = refused(capsys, "claims", "list", "--rows", "rows/mini.jsonl")
     assert "--rows rows/mini.jsonl is a file; use --rows rows for its folder." in line
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--seeds", "6:12"), ("--rows", ".")])
-def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
-    line = refused(capsys, "claims", "report", *part)
-    assert "docs/explanation/replication.md is the page of the whole study; " in line
-    assert "use --out for any other page." in line
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("here")

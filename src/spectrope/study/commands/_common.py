@@ -15,7 +15,7 @@ from spectrope.lab import Calibration, Estimation, Job, JobCost
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import THROWN
 from spectrope.study.rows import StudyRows
-from spectrope.study.study import BESIDE, RESULTS, SHIPPED, Study, harvest
+from spectrope.study.study import RESULTS, Study, harvest, place_of_rows
 
 Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, with one file per scale.")]
 Names = Annotated[
@@ -66,19 +66,17 @@ def existing_rows(folder: Path, scale: str) -> StudyRows:
         ConfigError: If another folder than `results` does not exist, or if `results` does not exist and the
             installation has no rows.
     """
-    if folder == RESULTS and not folder.exists():
-        installed = next((place for place in (SHIPPED, BESIDE) if place.is_dir()), None)
-        if installed is None:
-            raise ConfigError(
-                f"no folder {RESULTS} here, and this installation comes with no rows; use --rows FOLDER."
-            )
+    place = place_of_rows(folder)
+    if place == folder:
+        return load_rows(folder, scale)
+    if place is not None:
         complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")
-        return load_rows(installed, scale).unwritten()
-    if folder != RESULTS and not folder.exists():
+        return load_rows(place, scale).unwritten()
+    if folder == RESULTS:
         raise ConfigError(
-            f"--rows {folder} is not a folder; `spectrope claims run --rows {folder}` makes it."
+            f"no folder {RESULTS} here, and this installation comes with no rows; use --rows FOLDER."
         )
-    return load_rows(folder, scale)
+    raise ConfigError(f"--rows {folder} is not a folder; `spectrope claims run --rows {folder}` makes it.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.console import ROOT, RunsRoot, console, print_json, say, table
-from spectrope.core import ConfigError
 from spectrope.figures import check_page
 from spectrope.study import page
 from spectrope.study.claim import Claim, chosen_claims
@@ -24,13 +23,12 @@ from spectrope.study.commands._common import (
     verdict_records,
 )
 from spectrope.study.commands._pilots import RunPilots
+from spectrope.study.commands._publish import PublishStudy
 from spectrope.study.commands._run import RunClaims
 from spectrope.study.commands._show import ShowClaim
 from spectrope.study.conditions import THROWN
 from spectrope.study.pilots import require_frozen
 from spectrope.study.verdict import ClaimVerdict
-
-PAGE = Path("docs/explanation/replication.md")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +74,7 @@ class Harvest(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportClaims(Asked):
-    """Write the replication page with verdicts and figures from the stored results.
+    """Write a page with verdicts and figures of some claims from the stored results.
 
     Examples:
     $ spectrope claims report
@@ -84,26 +82,20 @@ class ReportClaims(Asked):
     """
 
     conditions: Conditions = tuple(THROWN)
-    out: Annotated[
-        Path | None,
-        tyro.conf.arg(help=f"Markdown file to write (default for the whole study: {PAGE})."),
-    ] = None
+    out: Annotated[Path, tyro.conf.arg(help="Markdown file to write.")] = Path("replication.md")
 
     def run(self) -> None:
         """Write the page and print its path last."""
-        out = PAGE if self.out is None and self == ReportClaims() else self.out
-        if out is None:
-            raise ConfigError(f"{PAGE} is the page of the whole study; use --out for any other page.")
-        check_page(out, ".md")
+        check_page(self.out, ".md")
         claims = chosen_claims(self.names)
         with console.status("Testing the claims and drawing their figures"):
             rows = existing_rows(self.rows, self.scale)
             page.write_replication(
-                self.study(tried_claims(claims, rows, self.scale), self.conditions), rows, out
+                self.study(tried_claims(claims, rows, self.scale), self.conditions), rows, self.out
             )
-        say(f"Wrote {out.resolve()}")
+        say(f"Wrote {self.out.resolve()}")
         if self.json:
-            print_json({"path": str(out.resolve())})
+            print_json({"path": str(self.out.resolve())})
 
 
 ClaimsAction = (
@@ -113,6 +105,7 @@ ClaimsAction = (
     | Annotated[RunClaims, subcommand("run")]
     | Annotated[Harvest, subcommand("harvest")]
     | Annotated[ReportClaims, subcommand("report")]
+    | Annotated[PublishStudy, subcommand("publish")]
     | Annotated[AuditRows, subcommand("audit")]
 )
 

@@ -10,17 +10,16 @@ from tyro.conf import subcommand
 from spectrope.console import JsonOption, ScaleOption, chosen_seeds, complain, print_json, say
 from spectrope.console import table as terminal_table
 from spectrope.core import ConfigError, StoreError, UnknownNameError
-from spectrope.figures import check_figure, check_page, panels_spec, write_spec
+from spectrope.figures import check_figure, check_page
 from spectrope.lab import CONDITIONS, OWN, OWN_TASKS, SCALES
 from spectrope.store import survey
 from spectrope.study.commands._common import Results, existing_rows
 from spectrope.study.page.paper.arms import PaperRuns
 from spectrope.study.page.paper.items import figure_of, table_of
-from spectrope.study.page.paper.page import write_paper
+from spectrope.study.page.paper.page import drawing, write_paper
 from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.study import RESULTS
 
-WIDTH, COLUMNS = 320, 3
 Number = Annotated[
     tyro.conf.Positional[int],
     tyro.conf.arg(name="number", help="Number of the figure or table in the paper."),
@@ -67,13 +66,14 @@ class PaperFigures(_Stored):
         """Draw it, and print what the paper says of it and where the file is."""
         figure, out = figure_of(self.number), self.out or Path(f"figure-{self.number}.svg")
         check_figure(out)
-        panels = figure.panels(self.asked())
-        write_spec(panels_spec(panels, WIDTH, COLUMNS), out)
+        runs = self.asked()
+        drawing(figure, runs).save(out)
         say(f"{figure.name.capitalize()}: {figure.title}. {figure.says}")
         say(f"Wrote {out.resolve()}")
         if self.json:
             values = {
-                panel.title: {name: list(one.rows) for name, one in panel.layers.items()} for panel in panels
+                panel.title: {name: list(one.rows) for name, one in panel.layers.items()}
+                for panel in figure.panels(runs)
             }
             print_json({"path": str(out.resolve()), "values": values})
 

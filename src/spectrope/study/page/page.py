@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 from pathlib import Path
@@ -12,28 +12,26 @@ from urllib.parse import quote
 
 import numpy as np
 
-from spectrope.figures import Panel, panels_spec, templates_of, write_page, write_spec
+from spectrope.figures import templates_of, write_page
 from spectrope.lab import SCALES, Job, experiment
 from spectrope.stats import MIN_SEEDS, holm
 from spectrope.study.arms import FITTED
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
+from spectrope.study.page.accuracies import COLUMNS, accuracies
+from spectrope.study.page.control import ALIKE, NEAR, positive_control
 from spectrope.study.page.deposits import deposit_factors
 from spectrope.study.page.effects import effects
-from spectrope.study.page.extras.base import EXTRAS
 from spectrope.study.page.findings import findings
-from spectrope.study.page.forest import WIDTH, forest
-from spectrope.study.plan import deviations, is_named
+from spectrope.study.page.pictures import ClaimFigure, figures_of
+from spectrope.study.pilots import Pilots, piloted
+from spectrope.study.plan import deviations, is_named, plan
 from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows
+from spectrope.study.schedule import spent_seconds
 from spectrope.study.study import RESULTS, Study, merged, outstanding
 from spectrope.study.verdict import WORDS, ClaimVerdict, Part, PartResult, Word
-
-FOREST = (
-    "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: smallest effects "
-    "of interest. Diamonds: the paper."
-)
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,15 @@ class ClaimSection:
     power: str
 
     @property
+    def is_planned(self) -> bool:
+        """Whether any of its runs are planned at this scale."""
+        return any(plan.runs for plan in self.planned.values())
+
+    def where_planned(self) -> "ClaimSection":
+        """The section without the conditions under which none of its runs are planned."""
+        return replace(self, verdicts=[one for one in self.verdicts if self.planned[one.condition].runs])
+
+    @property
     def lines(self) -> list[list[str]]:
         """The table of parts: what is predicted, the paper's number, and what each condition says."""
         parts = dict.fromkeys(f.part.quantity for verdict in self.verdicts for f in verdict.findings)
@@ -124,26 +131,34 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
     cases = zip(study.cases(), study.verdicts(rows), strict=True)
     grouped = groupby(cases, key=lambda case: case[0][0])
     jobs = {case: study.jobs_of(*case, rows) for case in study.cases()}
-    sections = [
+    every = [
         _section(study, rows, claim, [verdict for _, verdict in group], jobs, path)
         for claim, group in grouped
     ]
+    sections = [one.where_planned() for one in every if one.is_planned]
     planned = merged(job for case_jobs in jobs.values() for job in case_jobs)
     open_words = set[tuple[str, str]]().union(*(left_open(verdicts) for verdicts in families(sections)))
     templates = templates_of("spectrope.study", autoescape=False)
-    templates.filters["plain"] = plain
-    judged = [(section.claim, verdict) for section in sections for verdict in section.verdicts]
+    templates.filters |= {"plain": plain, "measured": measured}
+    judged = [(section.claim, verdict) for section in every for verdict in section.verdicts]
     write_page(effects(judged, open_words).write_csv(), path.with_suffix(".csv"), ".csv")
     theirs, own = ([one for one in sections if one.claim.ours == ours] for ours in (False, True))
     page = templates.get_template("replication.md").render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
         sections=sections,
+        unplanned=[(one.claim, one.verdicts[0].reason) for one in every if not one.is_planned],
+        budget=budget(study.scale, rows, place),
         preplanned=[claim for claim in study.claims if claim.plan_page],
         minimum=MIN_SEEDS,
         fitted=FITTED,
         words=WORDS,
         findings=findings(study, rows),
+        accuracies=accuracies(study, rows),
+        columns=COLUMNS,
+        control=positive_control(study, rows),
+        near=NEAR,
+        alike=ALIKE,
         deposits=[] if study.is_repeated else deposit_factors(study, rows),
         repeated=repeated(study, rows),
         steps=steps(study.scale),
@@ -311,6 +326,14 @@ def effect(finding: PartResult) -> str:
     return f"{limit}{estimate} [{low} to {high}{level}] {finding.part.prediction.unit}, n = {finding.n_seeds}"
 
 
+def measured(finding: PartResult) -> str:
+    """The effect of a part and what training it had; empty without an interval."""
+    if finding.evidence is None:
+        return ""
+    unfinished = f"; training unfinished: {finding.part.untrained}" * bool(finding.part.untrained)
+    return f"{effect(finding)}{unfinished}"
+
+
 def number(finding: PartResult, value: float) -> str:
     """A value of a part in as many digits as its unit deserves."""
     digits = 1 if finding.part.prediction.unit == "points" else 2
@@ -334,6 +357,34 @@ def cell(finding: PartResult, word: Word) -> str:
 def unnamed(rows: StudyRows) -> int:
     """Rows of code that was not committed, or has no name in the history."""
     return sum(not is_named(row.facts["commit"]) for row in rows)
+
+
+@dataclass(frozen=True)
+class CoreHours:
+    """Hours of one core that a section of the plan has for training.
+
+    Args:
+        section: Its name.
+        conditions: Under which it trains.
+        hours: All of them.
+        spent: Those that are spent, pilots included.
+    """
+
+    section: str
+    conditions: Sequence[str]
+    hours: float
+    spent: float
+
+
+def budget(scale: str, rows: StudyRows, place: Path) -> list[CoreHours]:
+    """The sections of the plan of a scale; none where the plan does not cover it."""
+    pilots = StudyRows.load(Pilots(scale).file(place)) if scale in piloted() else ()
+    spent = spent_seconds(rows, pilots, scale)
+    return [
+        CoreHours(name, one["conditions"], one["core_hours"], spent.get(name, 0.0) / 3600)
+        for name, one in plan().items()
+        if one.get("scale") == scale
+    ]
 
 
 def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:
@@ -379,30 +430,12 @@ def _section(
     page: Path,
 ) -> ClaimSection:
     planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
-    pictures = _pictures(study, rows, claim, verdicts, page)
+    pictures = [_saved(figure, page) for figure in figures_of(study, rows, claim, verdicts)]
     return ClaimSection(claim, list(verdicts), pictures, planned, study.power(claim, rows))
 
 
-def _pictures(
-    study: Study, rows: StudyRows, claim: Claim, verdicts: Sequence[ClaimVerdict], page: Path
-) -> list[Picture]:
-    """The parts of a claim, and its extra figure where it has one."""
-    name = f"{claim.number}-{claim.kind}"
-    parts = forest(verdicts)
-    pictures = _picture(page, name, FOREST, parts, WIDTH, len({panel.title for panel in parts}))
-    if claim.kind in EXTRAS:
-        extra = EXTRAS[claim.kind]
-        panels = extra.panels({v.condition: study.seen(claim, v.condition, rows) for v in verdicts})
-        pictures += _picture(page, f"{name}-more", extra.caption, panels, extra.width, extra.columns)
-    return pictures
-
-
-def _picture(
-    page: Path, stem: str, caption: str, panels: Sequence[Panel], width: int, columns: int = 3
-) -> list[Picture]:
-    """Panels as a file beside the page; nothing where there are no panels."""
-    if not panels:
-        return []
-    file = Path("images") / page.stem / f"{stem}.svg"
-    write_spec(panels_spec(panels, width, columns, colours="shared"), page.parent / file)
-    return [Picture(quote(file.as_posix()), caption)]
+def _saved(figure: ClaimFigure, page: Path) -> Picture:
+    """A figure as a file in a folder beside the page."""
+    file = Path("images") / page.stem / f"{figure.drawing.name}.svg"
+    figure.drawing.save(page.parent / file)
+    return Picture(quote(file.as_posix()), figure.caption)

@@ -1,0 +1,44 @@
+"""`spectrope claims publish`: all pages of the study from the stored results."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spectrope.console import JsonOption, print_json, say
+from spectrope.core import ConfigError
+from spectrope.study import page
+from spectrope.study.commands._common import Results, existing_rows
+from spectrope.study.study import RESULTS
+
+PUBLISHED = Path("docs/explanation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishStudy:
+    """Write every page of the study from the stored results: at scale mini, on further seeds, and at scale
+    mid, with figures, tables and a notebook that draws them. The same results give the same bytes.
+
+    Examples:
+    $ spectrope claims publish
+    $ spectrope claims publish --out pages
+    """
+
+    out: Annotated[
+        Path | None, tyro.conf.arg(help=f"Folder of the pages (default in a clone: {PUBLISHED}).")
+    ] = None
+    rows: Results = RESULTS
+    json: JsonOption = False
+
+    def run(self) -> None:
+        """Write the pages, and print each path."""
+        if self.out is None and not PUBLISHED.is_dir():
+            raise ConfigError(f"no folder {PUBLISHED} here; choose one for the pages with --out FOLDER.")
+        written = []
+        for path in page.publish(partial(existing_rows, self.rows), self.out or PUBLISHED):
+            written.append(str(path.resolve()))
+            say(f"Wrote {path.resolve()}")
+        if self.json:
+            print_json({"paths": written})

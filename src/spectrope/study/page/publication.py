@@ -1,0 +1,75 @@
+"""Everything that the study publishes: its pages, their pictures and tables, and the notebook of figures."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spectrope.figures import write_page
+from spectrope.study.claim import chosen_claims
+from spectrope.study.claims.tuned import tried_claims
+from spectrope.study.conditions import THROWN
+from spectrope.study.page.notebook import written_notebook
+from spectrope.study.page.page import write_replication
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPage:
+    """A page that the study publishes.
+
+    Args:
+        name: Of the page, without suffix.
+        claims: Names or numbers; none for all.
+        conditions: Conditions that it tests.
+        scale: Size of models and data.
+        seeds: Its seeds, counted from the first that a claim has not explored.
+    """
+
+    name: str
+    claims: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = tuple(THROWN)
+    scale: str = "mini"
+    seeds: tuple[int, ...] = tuple(range(6))
+
+    def write(self, rows: StudyRows, folder: Path) -> Path:
+        """Write the page with its pictures and its table.
+
+        Raises:
+            StoreError: If a file cannot be written.
+        """
+        claims = tried_claims(chosen_claims(self.claims), rows, self.scale)
+        study = Study(tuple(claims), self.conditions, self.scale, self.seeds)
+        return write_replication(study, rows, folder / f"{self.name}.md")
+
+
+PAGES = (
+    StudyPage(name="replication"),
+    StudyPage(
+        name="replication-fresh",
+        claims=("1", "2", "3", "7"),
+        conditions=("controlled",),
+        seeds=tuple(range(6, 12)),
+    ),
+    StudyPage(name="replication-mid", scale="mid"),
+)
+NOTEBOOK = "figures.ipynb"
+
+
+def publish(load: Callable[[str], StudyRows], folder: Path) -> Iterator[Path]:
+    """Write every page, then the notebook; the same rows give the same bytes.
+
+    Args:
+        load: Reads the rows of a scale.
+        folder: Where the pages go; their pictures go into `images` beside them.
+
+    Yields:
+        Each path, once it is written.
+
+    Raises:
+        StoreError: If rows cannot be read, or a file cannot be written.
+    """
+    rows = {scale: load(scale) for scale in dict.fromkeys(page.scale for page in PAGES)}
+    for page in PAGES:
+        yield page.write(rows[page.scale], folder)
+    yield write_page(written_notebook(), folder / NOTEBOOK, ".ipynb")

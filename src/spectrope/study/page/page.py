@@ -381,7 +381,7 @@ def budget(scale: str, rows: StudyRows, place: Path) -> list[CoreHours]:
     pilots = StudyRows.load(Pilots(scale).file(place)) if scale in piloted() else ()
     spent = spent_seconds(rows, pilots, scale)
     return [
-        CoreHours(name, one["conditions"], one["core_hours"], spent.get(name, 0.0) / 3600)
+        CoreHours(name, one["conditions"], float(one["core_hours"]), spent.get(name, 0.0) / 3600)
         for name, one in plan().items()
         if one.get("scale") == scale
     ]

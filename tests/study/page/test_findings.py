@@ -8,6 +8,7 @@ from tests.study.made import jitter, row
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.confounds import Confounds
 from spectrope.study.claims.distance_ordering import DistanceOrdering
+from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.claims.tuned import DistanceOrderingTuned, experiments, grid
 from spectrope.study.page.findings import findings
 from spectrope.study.rows import StudyRows
@@ -105,3 +106,40 @@ def test_the_mask_is_told_with_the_switches_that_were_tried():
 def test_the_mask_added_to_the_public_code_is_told_too():
     (told,) = sentences(masks(20.0, 19.0, 70.0))
     assert "the mask moves it from 19.0 to 70.0 %: +51.0 [+51.0 to +51.0] points, 6 seeds." in told
+
+
+AT_MID = replace(STUDY, scale="mid")
+
+
+def deep(condition, gaps, accuracies, seeds=6):
+    """Rows of claim 3 on Task 1: the largest gap by seed under RoPE, no gap otherwise."""
+    return [
+        row(one, commit="0123abc", test=accuracies[name], gaps=gaps(seed) if name == "rope" else (1.0,) * 6)
+        for seed in range(seeds)
+        for arm, one in SingleHead().arms(condition, "mid", seed).items()
+        for task, _, name in [arm.partition("/")]
+        if task == "distance" and name in accuracies
+    ]
+
+
+def test_at_the_papers_depth_deposits_are_counted_by_condition_and_depth():
+    rows = deep("controlled", lambda seed: (2.0,) * 6, {"rope": 99.0, "nope": 40.0})
+    rows += deep("released", lambda seed: (0.0,) * 5 + (30.0 if seed < 4 else 3.0,), {"rope": 85.0})
+    deposits, accuracy = findings(AT_MID, StudyRows.of(rows))
+    assert deposits.startswith(
+        "**In models of 6 layers, with dropout as in the paper, runs of RoPE with a deposit on Task 1, in "
+        "any layer: `controlled` 0 of 6, `released` 4 of 6.**"
+    )
+    assert "Under `controlled` RoPE has one in the first half of the layers in 0 of 6 runs" in deposits
+    assert "is 2.0 to 2.0 points. Other encodings, in any layer: NoPE 0 of 6." in deposits
+    assert "Under `released` RoPE has one in the first half of the layers in 0 of 6 runs" in deposits
+    assert deposits.endswith("is 3.0 to 30.0 points.")
+    assert accuracy == (
+        "**Held-out accuracy on Task 1: `controlled` RoPE 99.0 %, NoPE 40.0 %; `released` RoPE 85.0 %.** "
+        "Table 1 has MLA 88.34 %, RoPE 92.64 %, NoPE 3.51 %."
+    )
+
+
+def test_accuracies_on_few_seeds_are_not_put_beside_table_1():
+    rows = deep("controlled", lambda seed: (2.0,) * 6, {"rope": 99.0}, seeds=5)
+    assert [one[:22] for one in findings(AT_MID, StudyRows.of(rows))] == ["**In models of 6 layer"]

@@ -10,12 +10,12 @@ from scipy import stats
 
 from spectrope.lab import experiment
 from spectrope.stats import MIN_SEEDS, Interval, t_interval
-from spectrope.study.arms import FITTED, NAMES, RIVALS, TASKS, length_only, untrained
+from spectrope.study.arms import FITTED, NAMES, NAMES_AND_MLA, RIVALS, TASKS, length_only, untrained
 from spectrope.study.claim import Claim
 from spectrope.study.claims.confounds import Confounds
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.dropout import Dropout
-from spectrope.study.claims.latent_attention import TABLE_1
+from spectrope.study.claims.latent_attention import TABLE_1, LatentAttention
 from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.claims.tuned import DistanceOrderingTuned
 from spectrope.study.conditions import SWITCHES
@@ -27,6 +27,7 @@ from spectrope.study.quantities import (
     deposit,
     errors,
     fitted,
+    gap,
     held_out,
     hits,
     log_odds,
@@ -43,8 +44,69 @@ LEVEL = 0.05  # Of p-values that a sentence is built on.
 def findings(study: Study, rows: StudyRows) -> list[str]:
     """The sentences, the strongest first."""
     # Deposits are counted over all unselected seeds; a repetition on some of these is not independent.
-    tellers = [_causal_mask, _rope_first, *([] if study.is_repeated else [_dropout]), _padding]
+    counted = [] if study.is_repeated else [_dropout]
+    tellers = [_deposits_by_condition, _beside_table_1, _causal_mask, _rope_first, *counted, _padding]
     return [sentence for tell in tellers for sentence in tell(study, rows)]
+
+
+def _deposits_by_condition(study: Study, rows: StudyRows) -> Iterator[str]:
+    """Runs with a deposit at a depth that can locate one."""
+    claim = SingleHead()
+    if claim.untestable(study.scale):
+        return
+    seen = {condition: _seen(claim, study, rows, condition) for condition in study.conditions}
+    with_rope = {name: one for name, one in seen.items() if _values(one, "distance/rope", deposit())}
+    if not with_rope:
+        return
+    short = ", ".join(f"`{name}` {_count(one, 'distance/rope')}" for name, one in with_rope.items())
+    yield (
+        f"**In models of {study.n_layers} layers, with dropout as in the paper, runs of RoPE with a deposit "
+        f"on Task 1, in any layer: {short}.** {' '.join(_told_deposits(*one) for one in with_rope.items())}"
+    )
+
+
+def _told_deposits(condition: str, seen: Seen) -> str:
+    """Where RoPE's deposits are, how large its gaps get, and what the other encodings have."""
+    first = shallow(seen.n_layers)
+    gaps = _values(seen, "distance/rope", gap()).values()
+    others = [
+        f"{NAMES[name]} {_count(seen, f'distance/{name}')}"
+        for name in RIVALS
+        if _values(seen, f"distance/{name}", deposit())
+    ]
+    beside = f" Other encodings, in any layer: {', '.join(others)}." if others else ""
+    return (
+        f"Under `{condition}` RoPE has one in the first half of the layers in "
+        f"{_count(seen, 'distance/rope', first)} runs; the largest gap of a run, between the two largest "
+        f"drops of a layer, is {min(gaps):.1f} to {max(gaps):.1f} points.{beside}"
+    )
+
+
+def _count(seen: Seen, arm: str, layers: Iterable[int] | None = None) -> str:
+    """Runs with a deposit in some layers, of all."""
+    found = _values(seen, arm, deposit(layers))
+    return f"{sum(found.values()):.0f} of {len(found)}"
+
+
+def _beside_table_1(study: Study, rows: StudyRows) -> Iterator[str]:
+    """Accuracies on Task 1 at the depth of Table 1, beside it."""
+    if SingleHead().untestable(study.scale):
+        return
+    printed = TABLE_1["distance"]
+    told = []
+    for condition in study.conditions:
+        seen = _seen(LatentAttention(), study, rows, condition)
+        means = {
+            name: _mean(values)
+            for name in printed
+            if len(values := _values(seen, f"distance/{name}", held_out)) >= MIN_SEEDS
+        }
+        if means:
+            scores = ", ".join(f"{NAMES_AND_MLA[name]} {mean:.1f} %" for name, mean in means.items())
+            told.append(f"`{condition}` {scores}")
+    if told:
+        theirs = ", ".join(f"{NAMES_AND_MLA[name]} {value} %" for name, value in printed.items())
+        yield f"**Held-out accuracy on Task 1: {'; '.join(told)}.** Table 1 has {theirs}."
 
 
 def _causal_mask(study: Study, rows: StudyRows) -> Iterator[str]:

@@ -4,14 +4,12 @@ import json
 
 import polars as pl
 import pytest
-from tools.site import api, commands, data_card, gallery, replication, sources, tables
+from tools.site import api, commands, gallery, replication, sources, tables
 
 from spectrope.figures import FIGURES
 from spectrope.figures.tables import ABLATION, MEASURED, METRICS
 from spectrope.front.runs import SCHEMA
-from spectrope.lab import QUANTITIES, SCALES
-from spectrope.study.conditions import SWITCHES
-from spectrope.tasks import TASKS
+from spectrope.lab import QUANTITIES
 
 
 def test_every_public_name_of_every_room_is_described():
@@ -50,16 +48,6 @@ def test_every_declared_column_has_a_meaning():
 def test_a_column_without_a_meaning_is_an_error():
     with pytest.raises(KeyError):
         tables.meaning("nonsense", {"nonsense": pl.Int64})
-
-
-def test_the_data_card_has_every_scale_task_switch_and_file_of_rows():
-    page = data_card.page()
-    assert all(f"| `{scale}` |" in page for scale in SCALES)
-    assert all(f"### `{task}`" in page for task in TASKS)
-    assert all(f"| {switch} | `" in page for switch in SWITCHES)
-    assert all(f"`results/{file.name}`" in page for file in data_card.RESULTS.glob("m*.jsonl"))
-    assert "| R1 | `model.causal` | `True` | `False` | all |" in page
-    assert "| R5 | `model.encoding.slopes` | `standard` | `exponential` | ALiBi |" in page
 
 
 def test_a_replication_page_becomes_one_page_per_claim():

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tools.site import api, commands, data_card, gallery, replication, statements, tables
+from tools.site import api, commands, gallery, replication, statements, tables
 
 from spectrope.study.page.publication import PAGES
 
@@ -47,7 +47,6 @@ def write_sources(folder: Path, drawn: Path) -> None:
     for picture in drawn.glob("*.svg"):
         shutil.copy(picture, folder / "gallery")
     _write(folder / "reference" / "tables.md", tables.page(drawn / "runs"))
-    _write(folder / "reference" / "data-card.md", data_card.page())
     _write(folder / "reference" / "statements.md", statements.page())
 
 

@@ -12,7 +12,7 @@ from spectrope.core import ConfigError, UnknownNameError
 from spectrope.study.claim import CLAIMS, chosen_claims
 from spectrope.study.page import claim_figures, paper_drawing
 from spectrope.study.page.notebook import written_notebook
-from spectrope.study.page.publication import NOTEBOOK, PAGES
+from spectrope.study.page.publication import CARD, NOTEBOOK, PAGES
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import stored_rows
 
@@ -137,5 +137,6 @@ def test_the_command_writes_every_page_and_prints_its_path(tmp_path, monkeypatch
     assert [Path(line.removeprefix("Wrote ")).name for line in told] == [
         *(f"{page.name}.md" for page in PAGES),
         NOTEBOOK,
+        CARD,
     ]
     assert all((tmp_path / "pages" / f"{page.name}.csv").exists() for page in PAGES)

@@ -101,7 +101,7 @@ def _first(seen: Seen) -> Part:
         prediction=prediction,
         values=margins[near],
         note=f"{rival}; {_accuracies(seen)}",
-        beside=rival,
+        beside=rival if margins[near] else "",
         saturated=any(saturated(seen, ("rope", rival)) for rival in RIVALS),
         limit=limit,
         untrained=untrained(seen, ("rope", *RIVALS)),

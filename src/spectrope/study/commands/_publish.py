@@ -11,7 +11,7 @@ from spectrope.console import JsonOption, print_json, say
 from spectrope.core import ConfigError
 from spectrope.study import page
 from spectrope.study.commands._common import Results, existing_rows
-from spectrope.study.study import RESULTS
+from spectrope.study.study import RESULTS, place_of_rows
 
 PUBLISHED = Path("docs/explanation")
 
@@ -19,7 +19,7 @@ PUBLISHED = Path("docs/explanation")
 @dataclass(frozen=True, kw_only=True)
 class PublishStudy:
     """Write every page of the study from the stored results: at scale mini, on further seeds, and at scale
-    mid, with figures, tables and a notebook that draws them. The same results give the same bytes.
+    mid, with figures and tables, a notebook that draws the figures, and the data card.
 
     Examples:
     $ spectrope claims publish
@@ -37,7 +37,8 @@ class PublishStudy:
         if self.out is None and not PUBLISHED.is_dir():
             raise ConfigError(f"no folder {PUBLISHED} here; choose one for the pages with --out FOLDER.")
         written = []
-        for path in page.publish(partial(existing_rows, self.rows), self.out or PUBLISHED):
+        load = partial(existing_rows, self.rows)
+        for path in page.publish(place_of_rows(self.rows) or self.rows, load, self.out or PUBLISHED):
             written.append(str(path.resolve()))
             say(f"Wrote {path.resolve()}")
         if self.json:

@@ -147,7 +147,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
         sections=sections,
-        unplanned=[(one.claim, one.verdicts[0].reason) for one in every if not one.is_planned],
+        unplanned=[(one.claim, _why_not(one)) for one in every if not one.is_planned],
         budget=budget(study.scale, rows, place),
         preplanned=[claim for claim in study.claims if claim.plan_page],
         minimum=MIN_SEEDS,
@@ -357,6 +357,12 @@ def cell(finding: PartResult, word: Word) -> str:
 def unnamed(rows: StudyRows) -> int:
     """Rows of code that was not committed, or has no name in the history."""
     return sum(not is_named(row.facts["commit"]) for row in rows)
+
+
+def _why_not(section: ClaimSection) -> str:
+    """Why the plan of a scale has no runs for a claim."""
+    first = section.verdicts[0]
+    return first.reason.removeprefix(f"not planned at {first.scale}: ")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Everything that the study publishes: its pages, their pictures and tables, and the notebook of figures."""
+"""Everything that the study publishes: pages with pictures and tables, a notebook and the data card."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from spectrope.figures import write_page
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.tuned import tried_claims
 from spectrope.study.conditions import THROWN
+from spectrope.study.page.data_card import data_card
 from spectrope.study.page.notebook import written_notebook
 from spectrope.study.page.page import write_replication
 from spectrope.study.rows import StudyRows
@@ -53,14 +54,15 @@ PAGES = (
     ),
     StudyPage(name="replication-mid", scale="mid"),
 )
-NOTEBOOK = "figures.ipynb"
+NOTEBOOK, CARD = "figures.ipynb", "data-card.md"
 
 
-def publish(load: Callable[[str], StudyRows], folder: Path) -> Iterator[Path]:
-    """Write every page, then the notebook; the same rows give the same bytes.
+def publish(place: Path, load: Callable[[str], StudyRows], folder: Path) -> Iterator[Path]:
+    """Write every page, the notebook and the data card; the same rows give the same bytes.
 
     Args:
-        load: Reads the rows of a scale.
+        place: Folder of the rows.
+        load: Reads those of a scale.
         folder: Where the pages go; their pictures go into `images` beside them.
 
     Yields:
@@ -73,3 +75,4 @@ def publish(load: Callable[[str], StudyRows], folder: Path) -> Iterator[Path]:
     for page in PAGES:
         yield page.write(rows[page.scale], folder)
     yield write_page(written_notebook(), folder / NOTEBOOK, ".ipynb")
+    yield write_page(data_card(place), folder / CARD, ".md")

@@ -16,20 +16,26 @@ from spectrope.study.conditions import SWITCHES, THROWN
 from spectrope.study.plan import plan
 from spectrope.tasks import TASKS
 
-RESULTS = Path(__file__).parents[2] / "results"
 OF_MODELS = ("n_layers", "n_heads", "head_dim", "d_model", "d_ff", "dropout")
 OF_TRAINING = ("batch_size", "betas", "weight_decay", "warmup")
 MATH = re.compile(r":math:`([^`]+)`")
 EXAMPLE = ("distance", "rope")  # Of which the settings of a scale are printed.
 
 
-def page() -> str:
-    """The page in Markdown."""
+def data_card(place: Path) -> str:
+    """The card in Markdown.
+
+    Args:
+        place: Folder of the rows.
+
+    Raises:
+        StoreError: If a file of rows cannot be read.
+    """
     parts = [
         "# Data card",
-        "What the [replication](../explanation/replication.md) and [its confirmation at scale "
-        "`mid`](../explanation/replication-mid.md) were made from: scales, tasks, conditions and "
-        "rows. This page is generated from the code and from the committed rows.",
+        "What the [replication](replication.md) and [the runs at scale `mid`](replication-mid.md) were made "
+        "from: scales, tasks, conditions and rows. `spectrope claims publish` writes this page from the code "
+        "and from the stored rows.",
         "## Data",
         "All examples are synthetic and drawn by the tasks below; no people, texts or licences are behind "
         "them. Example i of seed s is always the same, whatever else is drawn. The first "
@@ -40,7 +46,7 @@ def page() -> str:
         "## Tasks",
         *map(_task, TASKS),
         "## Conditions",
-        "Each switch departs from `controlled` as the [table of switches](../explanation/conformance.md) "
+        "Each switch departs from `controlled` as the [table of switches](conformance.md) "
         "says. Below are the fields of the configuration that it changes, for the encodings and tasks of the "
         "study at scale `paper`.",
         _table(("condition", "switches"), map(_condition, THROWN)),
@@ -49,7 +55,7 @@ def page() -> str:
         "One line per run, in JSON: configuration, facts (accuracies, losses, seconds, commit, machine) and "
         "tables. Rows of pilots never count in an estimate; withdrawn rows are counted here, and named on "
         "the page of the replication.",
-        _table(("file", "scale", "condition", "runs", "seeds", "finished"), _rows()),
+        _table(("file", "scale", "condition", "runs", "seeds", "finished"), _rows(place)),
         f"Planned at scale `mid`: seeds {_words(plan()['mid']['seeds'])} under "
         f"{' and '.join(plan()['mid']['conditions'])}, at most {plan()['mid']['core_hours']} core-hours.",
     ]
@@ -137,9 +143,9 @@ def _short(value: Any) -> str:
     return name if is_dataclass(value) else str(value)
 
 
-def _rows() -> Iterator[list[Any]]:
+def _rows(place: Path) -> Iterator[list[Any]]:
     """How many runs each file has, by scale and condition."""
-    for file in sorted(RESULTS.glob("m*.jsonl")):
+    for file in sorted(place.glob("m*.jsonl")):
         records, _ = read_records(file)
         newest = {record["run"]: record for record in records}.values()
         keys = [(r["config"].get("scale", ""), r["config"].get("condition", "")) for r in newest]

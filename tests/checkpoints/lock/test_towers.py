@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 from tests.checkpoints.audit.injections import placed
-from tests.checkpoints.audit.test_vision import (
+from tests.checkpoints.audit.test_vision import qwen2_vl
+from tests.checkpoints.audit.vision import small_tower
+from tests.checkpoints.audit.vision_faults import (
     DINO,
     FAULTS,
     KIMI,
@@ -13,9 +15,7 @@ from tests.checkpoints.audit.test_vision import (
     head_1,
     of_places,
     of_table,
-    qwen2_vl,
 )
-from tests.checkpoints.audit.vision import small_tower
 from tests.checkpoints.audit.zoo import in_precision
 
 from spectrope.checkpoints.lock import lock, read_lock, write_lock

@@ -102,6 +102,11 @@ def test_waiting_for_a_core_is_not_counted():
     assert spent_seconds([waited], [], "mid") == {"mid": 550.0}
 
 
+def test_on_a_gpu_the_processor_waits_and_wall_time_counts():
+    gpu = row(ROPE, seconds=100.0, cpu_seconds=5.0, machine={"threads": 1, "accelerator": "H200"})
+    assert spent_seconds([gpu], [], "mid") == {"mid": 100.0}
+
+
 def test_naming_a_later_claim_does_not_change_the_order():
     first, *_, later = (one for one, slot in schedule("mid").items() if slot.section == "mid")
     assert in_turn([Job(later, ())], StudyRows(), "mid") == []

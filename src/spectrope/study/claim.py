@@ -45,6 +45,7 @@ class Claim(Registered, ABC):
     minimum_seeds: ClassVar[int] = MIN_SEEDS
     times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where that is rare or noisy.
     explored: ClassVar[int] = EXPLORED  # Seeds of `mini` that chose its settings; none counts.
+    history: ClassVar[str] = ""  # How its test came to its seeds of `mini`, in whole sentences.
     later: ClassVar[str] = ""  # What was chosen on seeds that count, to follow that.
     plan_page: ClassVar[str] = ""  # The page that had its headline part before its first row at `mini`.
     ours: ClassVar[bool] = False  # Whether the prediction is this study's and not the paper's.

@@ -34,6 +34,11 @@ def planned_times(scale: str, claim: str, condition: str) -> int:
     return plan().get(scale, {}).get("times", {}).get(condition, {}).get(claim, 1)
 
 
+def planned_sections() -> list[str]:
+    """The sections that plan runs of a scale, in the plan's order."""
+    return [name for name, section in plan().items() if "scale" in section]
+
+
 def planned_scales() -> list[str]:
     """The scales that the plan covers, in its order."""
     return list(dict.fromkeys(section["scale"] for section in plan().values() if "scale" in section))

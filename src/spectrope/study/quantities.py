@@ -58,12 +58,22 @@ def fitting_speed(row: StudyRow) -> float | None:
     return 100 * sum(scores) / len(scores) if scores else None
 
 
-def unsteadiness(row: StudyRow) -> float | None:
+def late_range(row: StudyRow) -> float | None:
     """Points between the largest and the smallest held-out accuracy in the last tenth of the epochs, at least
     the last two; None of a run of one epoch."""
+    last = _last(row)
+    return 100 * (max(last) - min(last)) if len(last) > 1 else None
+
+
+def late_rise(row: StudyRow) -> float | None:
+    """Points by which the held-out accuracy rises over the same epochs; None of a run of one epoch."""
+    last = _last(row)
+    return 100 * (last[-1] - last[0]) if len(last) > 1 else None
+
+
+def _last(row: StudyRow) -> list[float]:
     scores = _curve(row, "test")
-    last = scores[-max(2, len(scores) // 10) :]
-    return 100 * (max(last) - min(last)) if len(scores) > 1 else None
+    return scores[-max(2, len(scores) // 10) :]
 
 
 def _curve(row: StudyRow, split: str) -> list[float]:

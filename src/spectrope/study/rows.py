@@ -89,7 +89,7 @@ class StudyRow:
     def joined(self, later: "StudyRow") -> "StudyRow":
         """This row, updated with a later row of the same training. If an experiment was trained twice, the
         row with more tables counts, or else the later one. They are not merged, because scores and tables
-        must come from the same network.
+        must come from the same network. A fact that the earlier row lacks is left out of the same training.
         """
         if self.facts["finished_at"] == later.facts["finished_at"]:
             known = {name: fact for name, fact in later.facts.items() if name in self.facts}
@@ -102,12 +102,14 @@ class StudyRows:
     """Rows by experiment, in memory and in a file that grows by one line per row.
 
     Args:
-        path: The file; None keeps them in memory alone.
+        path: The file that grows; None keeps new rows in memory alone.
+        source: The file that was read; None where there was none.
         complaints: One for each record that was left out.
         withdrawals: The rows, and tables of rows, that corrections have withdrawn.
     """
 
     path: Path | None = None
+    source: Path | None = None
     complaints: list[Complaint] = field(default_factory=list)
     withdrawals: Withdrawals = field(default_factory=Withdrawals)
     _rows: dict[AnyExperiment, StudyRow] = field(default_factory=dict)
@@ -119,7 +121,7 @@ class StudyRows:
         Raises:
             StoreError: If the file cannot be read.
         """
-        rows = cls(path)
+        rows = cls(path, path)
         records, complaints = read_records(path) if path.exists() else ([], [])
         rows.complaints += complaints
         for record in records:
@@ -214,6 +216,15 @@ def _identified(record: Mapping[str, Any]) -> tuple[str, AnyExperiment]:
     if not isinstance(record.get("tables"), Mapping):
         raise _no_row(run)
     return run, experiment
+
+
+def is_row(record: Mapping[str, Any]) -> bool:
+    """Whether a record is a row of today's program, withdrawn or not."""
+    try:
+        StudyRow.read(record)
+    except StoreError:
+        return False
+    return True
 
 
 def _no_row(run: str) -> StoreError:

@@ -109,7 +109,7 @@ def affordable(
 def spent_seconds(rows: Iterable[StudyRow], pilots: Iterable[StudyRow], scale: str) -> dict[str, float]:
     """Seconds on one core that the training of planned runs has taken, by section of the plan.
 
-    These are processor time, or, of rows that lack it, wall time times threads, which is no less.
+    These are processor time, or, of rows that lack it and on an accelerator, wall time times threads.
 
     Args:
         rows: All rows of the scale.
@@ -121,14 +121,17 @@ def spent_seconds(rows: Iterable[StudyRow], pilots: Iterable[StudyRow], scale: s
     counted += [(scale, row) for row in pilots]
     spent: dict[str, float] = {}
     for section, row in counted:
-        spent[section] = spent.get(section, 0.0) + _core_seconds(row)
+        spent[section] = spent.get(section, 0.0) + core_seconds(row)
     return spent
 
 
-def _core_seconds(row: StudyRow) -> float:
-    if (used := row.facts.get("cpu_seconds")) is not None:
+def core_seconds(row: StudyRow) -> float:
+    """Seconds on one core that the training of a run has taken; 0 where they were not recorded."""
+    machine = row.facts["machine"] or {}
+    used = row.facts.get("cpu_seconds")
+    if used is not None and machine.get("accelerator", "none") == "none":
         return used
-    threads = (row.facts["machine"] or {}).get("threads")
+    threads = machine.get("threads")
     return (threads if isinstance(threads, int) else 1) * (row.facts["seconds"] or 0.0)
 
 

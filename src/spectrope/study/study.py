@@ -54,15 +54,20 @@ def stored_rows(scale: str = "mini") -> StudyRows:
     """The rows of a scale in the folder `results`, or those that the package comes with.
 
     Raises:
-        StoreError: If there are none, or they cannot be read.
+        UnknownNameError: If there is no such scale.
+        StoreError: If there are no rows of it, or they cannot be read.
 
     Example:
         >>> len(stored_rows("mini")) > 1000
         True
     """
+    if scale not in SCALES:
+        raise UnknownNameError("scale", scale, SCALES)
     if (place := place_of_rows()) is None:
         raise StoreError(f"no folder {RESULTS} here, and this installation comes with no rows.")
-    return StudyRows.load(place / f"{scale}.jsonl").unwritten()
+    if not (file := place / f"{scale}.jsonl").exists():
+        raise StoreError(f"{place} has no rows of scale {scale!r}: no file {file.name}.")
+    return StudyRows.load(file).unwritten()
 
 
 @dataclass(frozen=True)

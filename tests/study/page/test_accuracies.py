@@ -40,7 +40,7 @@ def test_a_line_tells_accuracy_spread_gap_and_speed():
     assert line["Table 1, %"] == "92.64"
     assert re.fullmatch(r"80\.0 \[79\.\d to 80\.\d\]", line["held out, %"])
     assert line["spread over seeds"] == "0.8"  # Standard deviation of the jitter.
-    assert line["change over the last epochs"] == "4.0"
+    assert line["range over the last epochs (rise)"] == "4.0 (-4.0)"
     assert line["training minus held out"] == "10.0"
     assert line["speed on training examples, %"] == "61.0"
     assert line["time to learn, % of the steps"] == "0 of 6 runs"
@@ -66,3 +66,8 @@ def test_an_encoding_that_table_1_lacks_and_a_single_seed_have_dashes():
 
 def test_rows_of_code_that_was_not_committed_do_not_count_at_a_planned_scale():
     assert accuracies(STUDY, StudyRows.of([row(run("distance", "rope"), commit="abc+changes")])) == {}
+
+
+def test_no_interval_leaves_what_is_possible():
+    line = cells(row(run("distance", "mla", s), test=95.0 + 5 * (s % 2)) for s in range(6))
+    assert line["held out, %"].endswith("to 100.0]")

@@ -88,7 +88,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
         assert drawn.startswith("<svg")
         assert f"images/replication/{name}.svg" in page
     assert "line 7: no record with a checksum" in page
-    assert "36 runs, 0.3 hours of training" in page
+    assert "36 runs, 0.3 hours of one core for training" in page
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,18 @@
 
 import json
 from functools import cache
+from inspect import unwrap
 from pathlib import Path
 
 import pytest
 from tests.cli.typed import refused
 
 from spectrope.cli import main
-from spectrope.core import ConfigError, UnknownNameError
+from spectrope.core import ConfigError, StoreError, UnknownNameError
 from spectrope.study.claim import CLAIMS, chosen_claims
 from spectrope.study.page import claim_figures, paper_drawing
 from spectrope.study.page.notebook import written_notebook
-from spectrope.study.page.publication import CARD, NOTEBOOK, PAGES
+from spectrope.study.page.publication import CARD, NOTEBOOK, PAGES, PUBLISHED_SCALES
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import stored_rows
 
@@ -108,6 +109,13 @@ def test_a_number_gives_the_figures_of_all_claims_that_have_it():
         (lambda: claim_figures(3, rows_at("mid"), scale="huge"), UnknownNameError, "unknown scale"),
         (lambda: paper_drawing(2, rows_at("mid"), condition="said"), UnknownNameError, "unknown condition"),
         (lambda: paper_drawing(1, rows_at("mid")), ConfigError, "shows no measurement"),
+        (
+            lambda: unwrap(paper_drawing)("2", rows_at("mid")),
+            ConfigError,
+            "number must be a whole number; got '2'",
+        ),
+        (lambda: unwrap(paper_drawing)(2, None), ConfigError, "rows must be rows of a study"),
+        (lambda: unwrap(claim_figures)(3, None), ConfigError, "rows must be rows of a study"),
     ],
 )
 def test_what_cannot_be_drawn_is_named(asked, error, words):
@@ -119,19 +127,37 @@ def test_stored_rows_are_those_of_the_clone_or_of_the_folder(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert len(stored_rows("mid")) == len(rows_at("mid"))
     (tmp_path / "results").mkdir()
-    assert len(stored_rows("mid")) == 0
+    with pytest.raises(StoreError, match=r"results has no rows of scale 'mid': no file mid\.jsonl"):
+        stored_rows("mid")
+    with pytest.raises(UnknownNameError, match="unknown scale 'middle'"):
+        stored_rows("middle")
 
 
-def test_outside_a_clone_a_folder_is_wanted(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    line = refused(capsys, "claims", "publish")
-    assert "no folder docs/explanation here; choose one for the pages with --out FOLDER." in line
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_command_writes_every_page_and_prints_its_path(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with a few rows of each scale that is published."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
+    for scale in PUBLISHED_SCALES:
+        lines = (ROOT / "results" / f"{scale}.jsonl").read_text().splitlines()
+        (tmp_path / "results" / f"{scale}.jsonl").write_text("\n".join(lines[-3:]) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "no folder docs/explanation here; choose one for the pages with --out FOLDER."),
+        (("--out", "results/mid.jsonl"), "--out results/mid.jsonl is a file; name a folder for the pages."),
+        (("--out", "p", "--rows", "."), "--rows . has no mini.jsonl, whose page would be empty."),
+    ],
+)
+def test_what_cannot_be_published_is_refused(folder, capsys, words, complaint):
+    assert complaint in refused(capsys, "claims", "publish", *words)
+    assert [path.name for path in folder.iterdir()] == ["results"]
+
+
+def test_the_command_writes_every_page_and_prints_its_path(folder, capsys):
     assert main(["claims", "publish", "--out", "pages"]) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Wrote ")]
     assert [Path(line.removeprefix("Wrote ")).name for line in told] == [
@@ -139,4 +165,16 @@ def test_the_command_writes_every_page_and_prints_its_path(tmp_path, monkeypatch
         NOTEBOOK,
         CARD,
     ]
-    assert all((tmp_path / "pages" / f"{page.name}.csv").exists() for page in PAGES)
+    assert all((folder / "pages" / f"{page.name}.csv").exists() for page in PAGES)
+    page = (folder / "pages" / "replication-mid.md").read_text("utf-8")
+    assert "its pilots, whose rows are not here, are not counted" in page
+
+
+def test_figures_of_claims_that_a_page_no_longer_shows_are_removed(folder):
+    pictures = folder / "pages" / "images" / "replication-mid"
+    pictures.mkdir(parents=True)
+    for name in ("99-gone-more.svg", "mine.svg"):
+        (pictures / name).touch()
+    BY_NAME["replication-mid"].write(StudyRows.load(Path("results/mid.jsonl")), folder / "pages")
+    assert {path.name for path in pictures.iterdir()} >= {"mine.svg"}
+    assert not (pictures / "99-gone-more.svg").exists()

@@ -38,9 +38,12 @@ class CountingText(CountingClaim, name="counting-text"):
     )
     prediction = "odds(RoPE) ≥ 1.22 odds(absolute) of a right held-out answer"
     test = (
-        f"{CountingClaim.test} Superior to what, the text does not say; ahead of NoPE, as this claim read it "
-        "until seeds 6 to 11 without confounds were there, would contradict the sentence before, by which "
-        "all positional biases cost accuracy. The claim began anew on seeds from 12."
+        f"{CountingClaim.test} Superior to what, the text does not say; ahead of NoPE would contradict the "
+        "sentence before, by which all positional biases cost accuracy."
+    )
+    history = (
+        "The claim was read as ahead of NoPE until seeds 6 to 11 without confounds were there, and began "
+        "anew on seeds from 12."
     )
     paper = "figure 3; of the two, Table 1 has RoPE alone, at 69.43 %"
     explored = 12

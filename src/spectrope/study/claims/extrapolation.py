@@ -45,9 +45,11 @@ class Extrapolation(Claim, name="extrapolation"):
         "taken off and what is left is divided by its standard deviation, so that only differences between "
         "runs of one arm count and no arm outweighs another, by the jackknife over seeds. Student's t. A "
         "seed counts once all its arms have run; of these, models that have learned the task. Tables of "
-        "random positions end with the length of training and cannot take part. Twice as many seeds as of "
-        "other claims: 6 to 11 left all parts undecided without confounds, could hardly have decided two, "
-        "and chose the number. The claim began anew on seeds from 12."
+        "random positions end with the length of training and cannot take part."
+    )
+    history = (
+        "Twice as many seeds as of other claims: 6 to 11 left all parts undecided without confounds, could "
+        "hardly have decided two, and chose the number. The claim began anew on seeds from 12."
     )
     paper = "untested by the authors"
     conditions = ("controlled", "described")

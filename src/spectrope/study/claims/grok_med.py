@@ -37,8 +37,11 @@ class GrokMed(GrokClaim, name="grok-med"):
         "others; it is not if one of them is shown to be as close, at a level corrected for their number "
         "(Bonferroni); the interval is that of the strongest rival, not corrected for the choice. "
         "Any quantity with a trend correlates with the loss to some extent, as the step number shows; "
-        "`spectrope grok --compare-measures` gives leads and partial correlations too. Twice as many seeds "
-        "as of other claims: 12 to 17 left every part undecided, and 18 to 23 chose the number."
+        "`spectrope grok --compare-measures` gives leads and partial correlations too."
+    )
+    history = (
+        "Twice as many seeds as of other claims: 12 to 17 left every part undecided, and 18 to 23 chose the "
+        "number."
     )
     paper = "no number in the text; a figure"
     explored = 24

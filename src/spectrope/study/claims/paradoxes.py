@@ -33,9 +33,11 @@ class Paradoxes(Claim, name="paradoxes"):
         "The gap as in claim 3, in any layer, of models that learned the task, at three rates of dropout. "
         "Pearson's correlation once each rate's mean over seeds is taken off and what is left is divided by "
         "its standard deviation, by the jackknife over seeds, as in claim 9. A seed counts once all its "
-        "rates have run. Twice as many seeds as of other claims. The claim was stated after its rows at "
-        "`mini` were there, so that its word on them is exploratory. It is saturated where fewer than "
-        "half of these runs make any error."
+        "rates have run. It is saturated where fewer than half of these runs make any error."
+    )
+    history = (
+        "Twice as many seeds as of other claims. The claim was stated after its rows at `mini` were there, "
+        "so that its word on them is exploratory."
     )
     paper = "no number in the summaries at hand"
     conditions = ("controlled",)

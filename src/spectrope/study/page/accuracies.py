@@ -16,10 +16,11 @@ from spectrope.study.quantities import (
     Seen,
     fitting_speed,
     held_out,
+    late_range,
+    late_rise,
     overfit,
     reached,
     time_to_learn,
-    unsteadiness,
 )
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
@@ -31,7 +32,7 @@ COLUMNS = (
     "Table 1, %",
     "held out, %",
     "spread over seeds",
-    "change over the last epochs",
+    "range over the last epochs (rise)",
     "training minus held out",
     "speed on training examples, %",
     "time to learn, % of the steps",
@@ -52,10 +53,17 @@ def accuracies(study: Study, rows: StudyRows) -> Mapping[str, list[list[str]]]:
     return {words: lines for words, lines in tables.items() if lines}
 
 
+def seeds_of(study: Study) -> list[int]:
+    """The seeds of the study that count for claim 1."""
+    return DistanceOrdering().numbers(study.seeds, study.scale)
+
+
 def trained(study: Study, rows: StudyRows, task: str, condition: str) -> Seen:
-    """The rows of every encoding on a task, on the seeds of the study that count for claim 1."""
-    seeds = DistanceOrdering().numbers(study.seeds, study.scale)
-    arms = {seed: by_encoding(task, condition, study.scale, seed, encodings=NAMES_AND_MLA) for seed in seeds}
+    """The rows of every encoding on a task, on the seeds of `seeds_of`."""
+    arms = {
+        seed: by_encoding(task, condition, study.scale, seed, encodings=NAMES_AND_MLA)
+        for seed in seeds_of(study)
+    }
     return Seen.of(rows, arms, committed=study.scale in planned_scales())
 
 
@@ -72,7 +80,8 @@ def _line(seen: Seen, task: str, encoding: str, condition: str) -> list[str]:
         "–" if printed is None else f"{printed:.2f}",
         _with_interval(scores),
         f"{np.std(list(scores.values()), ddof=1):.1f}" if len(scores) > 1 else "–",
-        *(_mean(seen, encoding, quantity) for quantity in (unsteadiness, overfit, fitting_speed)),
+        f"{_mean(seen, encoding, late_range)} ({_mean(seen, encoding, late_rise, sign='+')})",
+        *(_mean(seen, encoding, quantity) for quantity in (overfit, fitting_speed)),
         _time(seen, encoding),
     ]
 
@@ -82,12 +91,12 @@ def _with_interval(values: Values) -> str:
     if len(numbers) < 2:
         return f"{numbers[0]:.1f}"
     interval = t_interval(np.array(numbers))
-    return f"{interval.estimate:.1f} [{interval.low:.1f} to {interval.high:.1f}]"
+    return f"{interval.estimate:.1f} [{max(0.0, interval.low):.1f} to {min(100.0, interval.high):.1f}]"
 
 
-def _mean(seen: Seen, arm: str, quantity: Quantity) -> str:
+def _mean(seen: Seen, arm: str, quantity: Quantity, sign: str = "") -> str:
     values = seen.values(arm, quantity).values()
-    return f"{fmean(values):.1f}" if values else "–"
+    return f"{fmean(values):{sign}.1f}" if values else "–"
 
 
 def _time(seen: Seen, arm: str) -> str:

@@ -13,7 +13,8 @@ from spectrope.lab.training.scales import TRAIN_SHARE
 from spectrope.store import RESULTS_VERSION, read_records
 from spectrope.study.arms import NAMES_AND_MLA
 from spectrope.study.conditions import SWITCHES, THROWN
-from spectrope.study.plan import plan
+from spectrope.study.plan import plan, planned_sections
+from spectrope.study.rows import is_row
 from spectrope.tasks import TASKS
 
 OF_MODELS = ("n_layers", "n_heads", "head_dim", "d_model", "d_ff", "dropout")
@@ -56,8 +57,7 @@ def data_card(place: Path) -> str:
         "tables. Rows of pilots never count in an estimate; withdrawn rows are counted here, and named on "
         "the page of the replication.",
         _table(("file", "scale", "condition", "runs", "seeds", "finished"), _rows(place)),
-        f"Planned at scale `mid`: seeds {_words(plan()['mid']['seeds'])} under "
-        f"{' and '.join(plan()['mid']['conditions'])}, at most {plan()['mid']['core_hours']} core-hours.",
+        "\n".join(map(_planned, planned_sections())),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -143,11 +143,19 @@ def _short(value: Any) -> str:
     return name if is_dataclass(value) else str(value)
 
 
+def _planned(name: str) -> str:
+    section = plan()[name]
+    return (
+        f"- Planned in section `{name}` at scale `{section['scale']}`: seeds {_words(section['seeds'])} "
+        f"under {' and '.join(section['conditions'])}, at most {section['core_hours']} core-hours."
+    )
+
+
 def _rows(place: Path) -> Iterator[list[Any]]:
     """How many runs each file has, by scale and condition."""
-    for file in sorted(place.glob("m*.jsonl")):
-        records, _ = read_records(file)
-        newest = {record["run"]: record for record in records}.values()
+    names = [name for scale in SCALES for name in (f"{scale}.jsonl", f"{scale}-pilots.jsonl")]
+    for file in (place / name for name in names if (place / name).exists()):
+        newest = {record["run"]: record for record in read_records(file)[0] if is_row(record)}.values()
         keys = [(r["config"].get("scale", ""), r["config"].get("condition", "")) for r in newest]
         for (scale, condition), n in Counter(keys).items():
             some = [r for r, key in zip(newest, keys, strict=True) if key == (scale, condition)]

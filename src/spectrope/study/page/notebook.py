@@ -13,6 +13,7 @@ has them, or one of the paper's figures from the same rows. `spectrope claims pu
 """
 SETTINGS = """from IPython.display import Markdown, display
 
+from spectrope.core import ConfigError
 from spectrope.study.page import claim_figures, paper_drawing
 from spectrope.study.study import stored_rows
 
@@ -22,10 +23,17 @@ rows = stored_rows(scale)
 
 def draw(claim):
     for figure in claim_figures(claim, rows, scale=scale):
-        display(figure.drawing, Markdown(figure.caption))"""
+        display(figure.drawing, Markdown(figure.caption))
+
+
+def draw_paper(number, condition="controlled"):
+    try:
+        display(paper_drawing(number, rows, scale=scale, condition=condition))
+    except ConfigError as reason:  # A scale may lack the runs of a figure.
+        print(reason)"""
 PAPER = """## The paper's figures
 
-From the runs under one condition: `controlled`, `described` or `released`."""
+From the runs under `controlled`; `draw_paper(2, "released")` draws those of the public code."""
 
 
 def written_notebook() -> str:
@@ -41,7 +49,7 @@ def written_notebook() -> str:
         cells.append(
             _code(
                 f"figure-{figure.number}",
-                f'paper_drawing({figure.number}, rows, scale=scale, condition="controlled")',
+                f"draw_paper({figure.number})",
             )
         )
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -15,23 +15,27 @@ import numpy as np
 from spectrope.figures import templates_of, write_page
 from spectrope.lab import SCALES, Job, experiment
 from spectrope.stats import MIN_SEEDS, holm
-from spectrope.study.arms import FITTED
+from spectrope.store import disk_errors
+from spectrope.study.arms import FITTED, TASKS
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
-from spectrope.study.page.accuracies import COLUMNS, accuracies
+from spectrope.study.page.accuracies import COLUMNS, accuracies, seeds_of
 from spectrope.study.page.control import ALIKE, NEAR, positive_control
 from spectrope.study.page.deposits import deposit_factors
 from spectrope.study.page.effects import effects
 from spectrope.study.page.findings import findings
-from spectrope.study.page.pictures import ClaimFigure, figures_of
+from spectrope.study.page.pictures import figures_of
 from spectrope.study.pilots import Pilots, piloted
 from spectrope.study.plan import deviations, is_named, plan
 from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import spent_seconds
+from spectrope.study.schedule import core_seconds, spent_seconds
 from spectrope.study.study import RESULTS, Study, merged, outstanding
 from spectrope.study.verdict import WORDS, ClaimVerdict, Part, PartResult, Word
+
+NUMBERED = re.compile(r"\d+-[a-z0-9-]+")  # Names of figures of claims.
+MOST_DIGITS = 6  # Behind the point.
 
 
 @dataclass(frozen=True)
@@ -131,11 +135,9 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
     cases = zip(study.cases(), study.verdicts(rows), strict=True)
     grouped = groupby(cases, key=lambda case: case[0][0])
     jobs = {case: study.jobs_of(*case, rows) for case in study.cases()}
-    every = [
-        _section(study, rows, claim, [verdict for _, verdict in group], jobs, path)
-        for claim, group in grouped
-    ]
-    sections = [one.where_planned() for one in every if one.is_planned]
+    every = [_section(study, rows, claim, [one for _, one in group], jobs) for claim, group in grouped]
+    sections = [_illustrated(study, rows, one.where_planned(), path) for one in every if one.is_planned]
+    _remove_others(path, {Path(picture.path).stem for one in sections for picture in one.pictures})
     planned = merged(job for case_jobs in jobs.values() for job in case_jobs)
     open_words = set[tuple[str, str]]().union(*(left_open(verdicts) for verdicts in families(sections)))
     templates = templates_of("spectrope.study", autoescape=False)
@@ -148,7 +150,9 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         study=study,
         sections=sections,
         unplanned=[(one.claim, _why_not(one)) for one in every if not one.is_planned],
-        budget=budget(study.scale, rows, place),
+        budget=budget(study.scale, rows),
+        edges=edges(study.scale),
+        seeds=seeds_of(study),
         preplanned=[claim for claim in study.claims if claim.plan_page],
         minimum=MIN_SEEDS,
         fitted=FITTED,
@@ -167,7 +171,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         deviations=deviations(),
         rows=rows,
         machines=machines(rows),
-        seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
+        seconds=sum(map(core_seconds, rows)),
         missing=Planned.of(planned, rows),
         each=seconds_each(planned, rows),
         untuned=untuned(study, rows),
@@ -314,6 +318,8 @@ def effect(finding: PartResult) -> str:
     assert finding.evidence is not None
     interval = finding.evidence.interval
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
+    if interval.low * interval.high > 0:  # An end that is not 0 must not be printed as 0.
+        low, high = (number(finding, end, apart=True) for end in (interval.low, interval.high))
     if finding.part.limit == "not measured":
         return (
             f"not measured: both arms are almost always right, or almost always wrong, n = {finding.n_seeds}"
@@ -331,12 +337,15 @@ def measured(finding: PartResult) -> str:
     if finding.evidence is None:
         return ""
     unfinished = f"; training unfinished: {finding.part.untrained}" * bool(finding.part.untrained)
-    return f"{effect(finding)}{unfinished}"
+    note = f"; {finding.part.note}" * bool(finding.part.note)
+    return f"{effect(finding)}{unfinished}{note}"
 
 
-def number(finding: PartResult, value: float) -> str:
-    """A value of a part in as many digits as its unit deserves."""
+def number(finding: PartResult, value: float, *, apart: bool = False) -> str:
+    """A value of a part in as many digits as its unit deserves, or as tell it apart from 0."""
     digits = 1 if finding.part.prediction.unit == "points" else 2
+    while apart and digits < MOST_DIGITS and round(value, digits) == 0:
+        digits += 1
     return f"{round(value, digits) + 0.0:.{digits}f}"  # Adding 0 takes the sign from -0.
 
 
@@ -374,29 +383,50 @@ class CoreHours:
         conditions: Under which it trains.
         hours: All of them.
         spent: Those that are spent, pilots included.
+        lacks_pilots: Whether its pilots have no rows here, and are not counted.
     """
 
     section: str
     conditions: Sequence[str]
     hours: float
     spent: float
+    lacks_pilots: bool
 
 
-def budget(scale: str, rows: StudyRows, place: Path) -> list[CoreHours]:
+def budget(scale: str, rows: StudyRows) -> list[CoreHours]:
     """The sections of the plan of a scale; none where the plan does not cover it."""
-    pilots = StudyRows.load(Pilots(scale).file(place)) if scale in piloted() else ()
+    place = RESULTS if rows.source is None else rows.source.parent
+    pilots = StudyRows.load(Pilots(scale).file(place)) if scale in piloted() else StudyRows()
     spent = spent_seconds(rows, pilots, scale)
     return [
-        CoreHours(name, one["conditions"], float(one["core_hours"]), spent.get(name, 0.0) / 3600)
+        CoreHours(
+            section=name,
+            conditions=one["conditions"],
+            hours=float(one["core_hours"]),
+            spent=spent.get(name, 0.0) / 3600,
+            lacks_pilots="pilots" in one and not len(pilots),
+        )
         for name, one in plan().items()
         if one.get("scale") == scale
     ]
 
 
+def edges(scale: str) -> str:
+    """That pilots chose the lowest or the highest rate that they tried; empty if they did not."""
+    section = plan().get(scale, {})
+    rates = section.get("pilots", {}).get("rates", ())
+    ends = {min(rates): "lowest", max(rates): "highest"} if rates else {}
+    told: dict[str, list[str]] = {}
+    for task, chosen in section.get("chosen", {}).items():
+        if (end := ends.get(chosen["learning_rate"])) is not None:
+            told.setdefault(f"{chosen['learning_rate']:g}, the {end} that was tried", []).append(TASKS[task])
+    return "".join(f"; the rate of {' and '.join(tasks)} is {words}" for words, tasks in told.items())
+
+
 def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:
-    """Mean training time of the runs of the kinds that lack rows; None if there is none of them yet."""
+    """Mean training time on one core of the runs of the kinds that lack rows; None if there are none yet."""
     kinds = {type(job.experiment) for job in jobs if rows.get(job.experiment) is None}
-    spent = [row.facts["seconds"] or 0.0 for row in rows if type(row.experiment) in kinds]
+    spent = [core_seconds(row) for row in rows if type(row.experiment) in kinds]
     return fmean(spent) if spent else None
 
 
@@ -433,15 +463,24 @@ def _section(
     claim: Claim,
     verdicts: Sequence[ClaimVerdict],
     jobs: Mapping[tuple[Claim, str], Sequence[Job]],
-    page: Path,
 ) -> ClaimSection:
     planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
-    pictures = [_saved(figure, page) for figure in figures_of(study, rows, claim, verdicts)]
-    return ClaimSection(claim, list(verdicts), pictures, planned, study.power(claim, rows))
+    return ClaimSection(claim, list(verdicts), [], planned, study.power(claim, rows))
 
 
-def _saved(figure: ClaimFigure, page: Path) -> Picture:
-    """A figure as a file in a folder beside the page."""
-    file = Path("images") / page.stem / f"{figure.drawing.name}.svg"
-    figure.drawing.save(page.parent / file)
-    return Picture(quote(file.as_posix()), figure.caption)
+def _illustrated(study: Study, rows: StudyRows, section: ClaimSection, page: Path) -> ClaimSection:
+    """A section with its figures as files in a folder beside the page."""
+    pictures = []
+    for figure in figures_of(study, rows, section.claim, section.verdicts):
+        file = Path("images") / page.stem / f"{figure.drawing.name}.svg"
+        figure.drawing.save(page.parent / file)
+        pictures.append(Picture(quote(file.as_posix()), figure.caption))
+    return replace(section, pictures=pictures)
+
+
+def _remove_others(page: Path, names: Container[str]) -> None:
+    """Remove figures of claims that an earlier version of the page had."""
+    for path in (page.parent / "images" / page.stem).glob("*.svg"):
+        if NUMBERED.fullmatch(path.stem) and path.stem not in names:
+            with disk_errors(path):
+                path.unlink()

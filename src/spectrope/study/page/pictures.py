@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spectrope.core import require_type
 from spectrope.figures import Drawing, Panel, panels_spec
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import tried_claims
@@ -69,8 +70,10 @@ def claim_figures(
 
     Raises:
         UnknownNameError: If the claim, the scale or a condition is unknown.
-        ConfigError: If there are no seeds, or the claim is not tested under any of the conditions.
+        ConfigError: If the rows are something else, there are no seeds, or the claim is not tested under any
+            of the conditions.
     """
+    require_type(rows, StudyRows, "rows", 'rows of a study, such as stored_rows("mini")')
     claims = tried_claims(chosen_claims((str(claim),)), rows, scale)
     study = Study(tuple(claims), tuple(conditions), scale, tuple(seeds))
     return [

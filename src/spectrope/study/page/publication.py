@@ -1,6 +1,6 @@
 """Everything that the study publishes: pages with pictures and tables, a notebook and the data card."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,24 +54,24 @@ PAGES = (
     ),
     StudyPage(name="replication-mid", scale="mid"),
 )
+PUBLISHED_SCALES = tuple(dict.fromkeys(page.scale for page in PAGES))
 NOTEBOOK, CARD = "figures.ipynb", "data-card.md"
 
 
-def publish(place: Path, load: Callable[[str], StudyRows], folder: Path) -> Iterator[Path]:
+def publish(place: Path, rows: Mapping[str, StudyRows], folder: Path) -> Iterator[Path]:
     """Write every page, the notebook and the data card; the same rows give the same bytes.
 
     Args:
         place: Folder of the rows.
-        load: Reads those of a scale.
+        rows: Those of each of `PUBLISHED_SCALES`.
         folder: Where the pages go; their pictures go into `images` beside them.
 
     Yields:
         Each path, once it is written.
 
     Raises:
-        StoreError: If rows cannot be read, or a file cannot be written.
+        StoreError: If a file cannot be written.
     """
-    rows = {scale: load(scale) for scale in dict.fromkeys(page.scale for page in PAGES)}
     for page in PAGES:
         yield page.write(rows[page.scale], folder)
     yield write_page(written_notebook(), folder / NOTEBOOK, ".ipynb")

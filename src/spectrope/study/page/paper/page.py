@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectrope.core import ConfigError, UnknownNameError
+from spectrope.core import ConfigError, UnknownNameError, require_type
 from spectrope.figures import Drawing, Section, panels_spec, rendered, write_page
 from spectrope.lab import CONDITIONS, SCALES
 from spectrope.study.page.paper.arms import PaperRuns
@@ -35,6 +35,8 @@ def paper_drawing(
         ConfigError: If the paper has no such figure, or there is nothing to draw.
         UnknownNameError: If the scale or the condition is unknown.
     """
+    require_type(number, int, "number", "a whole number")
+    require_type(rows, StudyRows, "rows", 'rows of a study, such as stored_rows("mini")')
     for name, value, known in (("scale", scale, SCALES), ("condition", condition, CONDITIONS)):
         if value not in known:
             raise UnknownNameError(name, value, known)

@@ -5,6 +5,7 @@ import transformers
 
 from spectrope.checkpoints.adapters.parts import as_part, models_within, part_of, shown_name
 from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.lock import lock
 from spectrope.core import ConfigError, unwatched
 
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -87,6 +88,14 @@ def test_a_part_is_compared_with_its_own_configuration(build, name):
     model = build()
     assert name in models_within(model)
     assert audit(model, part=name, length=32, watch=unwatched).ok
+
+
+def test_a_lock_of_a_part_names_it_and_leaves_the_model_as_it_was():
+    model = gemmas()
+    held = lock(model, part="model.encoder", length=32, serving_modes=False, watch=unwatched)
+    assert held.part == "model.encoder"
+    assert held.layers[0].applies == "rotary, base 100"
+    assert not vars(model.model.encoder).keys() & {"whole_config", "part_name"}
 
 
 def test_the_file_of_a_part_is_the_part_of_the_file(tmp_path):

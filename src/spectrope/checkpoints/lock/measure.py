@@ -1,5 +1,6 @@
 """Measure what a lock holds: an audit, and for every head the norms that tell other weights."""
 
+import contextlib
 import hashlib
 import platform
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from spectrope.checkpoints.adapters import (
     runs_at,
     whole_config,
 )
+from spectrope.checkpoints.adapters.parts import as_part
 from spectrope.checkpoints.adapters.towers import is_tower
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.diff import tolerance
@@ -53,6 +55,7 @@ def lock(
     length: int | None = None,
     serving_modes: bool = True,
     contents: int = 2,
+    part: str | None = None,
     name: str = "",
     layers_taken: str = "",
     watch: Watch | None = None,
@@ -65,6 +68,7 @@ def lock(
         serving_modes: Whether to compare caches, chunked prefill, padding and packing with a plain
             forward pass.
         contents: Random contents, at least 2.
+        part: Dotted name of a model within it that is locked by itself, such as "model.encoder" of Whisper.
         name: Where the checkpoint lies, as the lock is to say it.
         layers_taken: Layers that were loaded, as the lock is to say it.
         watch: Called with the numbers of layers measured and in all; None shows them.
@@ -81,6 +85,21 @@ def lock(
         >>> sp.lock(model, length=64, watch=sp.unwatched).layers[0].applies
         'rotary, base 10000'
     """
+    whole = contextlib.nullcontext(model) if part is None else as_part(model, part)
+    with whole as model:
+        return _held(model, length, serving_modes, contents, name, layers_taken, watch)
+
+
+def _held(
+    model: nn.Module,
+    length: int | None,
+    serving_modes: bool,
+    contents: int,
+    name: str,
+    layers_taken: str,
+    watch: Watch | None,
+) -> Lock:
+    """What a lock holds of a model, or of a part that remembers the whole."""
     found = _audited(model, length, serving_modes, contents, watch)
     modules = [one.module for one in found.layers]
     norms = _norms(model, modules, contents) if modules else {}

@@ -93,3 +93,6 @@ def test_what_readme_says_of_claims_is_on_their_page():
     assert not [one for one in told if "{} [{} to {}]".format(*one) not in page]
     [runs] = re.findall(r"in (\d+ of \d+ runs) without dropout", section)
     assert f"RoPE has a deposit in {runs} without dropout" in page
+    [(ours, theirs)] = re.findall(r"in any layer in (\d+ of \d+) runs, and in (\d+ of \d+) runs of", section)
+    mid = (ROOT / "docs" / "explanation" / "replication-mid.md").read_text()
+    assert f"in any layer, by the exact ablation: `controlled` {ours}, `released` {theirs}.**" in mid

@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 from tests.cli.typed import refused
+from tests.study.made import rows_of
 
 from spectrope.cli import main
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray
 from spectrope.study import pilots
 from spectrope.study import study as places
+from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.commands._run import RunClaims
+from spectrope.study.rows import StudyRows
 
 ROOT = Path(__file__).parents[3]
 
@@ -97,6 +100,19 @@ def test_an_installation_without_rows_says_so(tmp_path, capsys, monkeypatch, wor
         monkeypatch.setattr(places, place, tmp_path / "none")
     line = refused(capsys, "claims", *words)
     assert "no folder results here, and this installation comes with no rows; use --rows FOLDER." in line
+
+
+@pytest.mark.usefixtures("here")
+def test_a_claim_with_few_seeds_is_listed_by_their_number_in_whole_words(tmp_path, capsys):
+    stored = StudyRows.load(tmp_path / "results" / "mini.jsonl")
+    for row in rows_of(
+        DistanceOrdering(), lambda arm, seed: {"test": 95.0 if arm == "rope" else 40.0}, seeds=2
+    ):
+        stored.add(row)
+    assert main(["claims", "list", "distance-ordering"]) == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    assert "2 of at least 6 seeds for" in listed
+    assert "strongest rival" not in listed
 
 
 @pytest.mark.usefixtures("here")

@@ -127,6 +127,7 @@ class Claims:
 
 
 def _listed(verdict: ClaimVerdict) -> str:
-    """Word and number of seeds of a verdict, or a short reason if there are no seeds, such as "not run"."""
-    short = re.split("[;:]", verdict.reason)[0]
-    return f"{verdict.word}, {verdict.n_seeds}" if verdict.n_seeds else short
+    """Word and number of seeds of a verdict, or in short why there is none, such as "not run"."""
+    if verdict.word == "not testable here":
+        return re.split(r"[;:]| \(", verdict.reason)[0]
+    return f"{verdict.word}, {verdict.n_seeds}"

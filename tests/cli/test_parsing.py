@@ -22,8 +22,8 @@ CASES = {
     "paper table x": "paper table takes a whole number as NUMBER; got 'x'.",
     "diff original": "diff needs SECOND: Second checkpoint.",
     "audit x y z": "audit takes no further argument; got y, z.",
-    "claims": "claims is followed by one of list, show, pilots, run, harvest, report, audit. See",
-    "claims lst": "claims is followed by one of list, show, pilots, run, harvest, report, audit; got 'lst'.",
+    "claims": "claims is followed by one of list, show, pilots, run, harvest, report, publish, audit. See",
+    "claims lst": "followed by one of list, show, pilots, run, harvest, report, publish, audit; got 'lst'.",
 }
 
 

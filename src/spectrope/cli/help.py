@@ -114,7 +114,8 @@ class Page:
             everything: Whether rare options are shown as well.
         """
         shown = [option for option in self.options if everything or not option.rare]
-        parts = [self.usage(typed), textwrap.fill(self.summary, WIDTH)]
+        usage = textwrap.fill(self.usage(typed), WIDTH, subsequent_indent="       ", break_on_hyphens=False)
+        parts = [usage, textwrap.fill(self.summary, WIDTH)]
         if self.actions:
             named = [Option(name, "", page.summary, "", False) for name, page in self.actions.items()]
             parts.append(_listed(named))

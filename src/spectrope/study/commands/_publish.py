@@ -18,8 +18,7 @@ PUBLISHED = Path("docs/explanation")
 
 @dataclass(frozen=True, kw_only=True)
 class PublishStudy:
-    """Write every page of the study from the stored results: at scale mini, on further seeds, and at scale
-    mid, with figures and tables, a notebook that draws the figures, and the data card.
+    """Write all pages of the study with their figures, a notebook that draws these, and the data card.
 
     Examples:
     $ spectrope claims publish

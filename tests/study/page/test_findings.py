@@ -155,3 +155,8 @@ def test_at_the_papers_depth_deposits_are_counted_by_both_ablations():
 def test_accuracies_on_few_seeds_are_not_put_beside_table_1():
     rows = deep("controlled", lambda seed: (2.0,) * 6, {"rope": 99.0}, seeds=5)
     assert [one[:22] for one in findings(AT_MID, StudyRows.of(rows))] == ["**In models of 6 layer"]
+
+
+def test_runs_that_did_not_learn_the_task_have_no_gaps_to_tell():
+    rows = deep("controlled", lambda seed: (2.0,) * 6, {"rope": 20.0})
+    assert findings(AT_MID, StudyRows.of(rows))[0].endswith("None of these runs learned the task.")

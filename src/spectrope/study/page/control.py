@@ -169,25 +169,19 @@ def _figure_2(seen: Seen) -> Iterator[Stated]:
     for rival in ("random", "alibi", "nope", "t5"):
         yield _ahead(seen, "sinusoidal", rival)
     both = ("random", "sinusoidal")
-    unfinished = untrained(seen, both)
-    yield (
-        both,
-        Part(
-            quantity="random minus absolute, training accuracy",
-            prediction=Within(ALIKE),
-            values=seen.minus(*both, fitted),
-            untrained=unfinished,
-        ),
-    )
-    yield (
-        both,
-        Part(
-            quantity="random minus absolute, training minus held-out accuracy",
-            prediction=AtLeast(OVERFIT),
-            values=seen.minus(*both, overfit),
-            untrained=unfinished,
-        ),
-    )
+    for words, prediction, quantity in (
+        ("training accuracy", Within(ALIKE), fitted),
+        ("training minus held-out accuracy", AtLeast(OVERFIT), overfit),
+    ):
+        yield (
+            both,
+            Part(
+                quantity=f"random minus absolute, {words}",
+                prediction=prediction,
+                values=seen.minus(*both, quantity),
+                untrained=untrained(seen, both),
+            ),
+        )
 
 
 def _settings(scale: str) -> Iterator[tuple[str, str, str]]:

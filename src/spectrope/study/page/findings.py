@@ -56,7 +56,8 @@ def _deposits_by_condition(study: Study, rows: StudyRows) -> Iterator[str]:
     if claim.untestable(study.scale):
         return
     seen = {condition: _seen(claim, study, rows, condition) for condition in study.conditions}
-    with_rope = {name: one for name, one in seen.items() if _values(one, "distance/rope", deposit())}
+    exact = deposit(None, ABLATION)
+    with_rope = {name: one for name, one in seen.items() if _values(one, "distance/rope", exact)}
     if not with_rope:
         return
     short = ", ".join(f"`{name}` {_count(one, ours=True)}" for name, one in with_rope.items())
@@ -96,6 +97,8 @@ def _told_gaps(seen: Seen, *, theirs: bool) -> str:
         if gaps
     )
     by = " by the authors' ablation" if theirs else ""
+    if not told:
+        return "None of these runs learned the task."
     return (
         f"The largest gap between the two most important heads of a layer{by}, over runs that learned the "
         f"task: {told}."

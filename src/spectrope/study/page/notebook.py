@@ -46,12 +46,7 @@ def written_notebook() -> str:
     for figure in (one for one in FIGURES if one.draw is not None):
         name = figure.name.capitalize()
         cells.append(_text(f"figure-{figure.number}-title", f"### {name}: {figure.title}"))
-        cells.append(
-            _code(
-                f"figure-{figure.number}",
-                f"draw_paper({figure.number})",
-            )
-        )
+        cells.append(_code(f"figure-{figure.number}", f"draw_paper({figure.number})"))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = {
         "cells": cells,

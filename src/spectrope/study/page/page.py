@@ -16,21 +16,21 @@ from spectrope.figures import templates_of, write_page
 from spectrope.lab import SCALES, Job, experiment
 from spectrope.stats import MIN_SEEDS, holm
 from spectrope.store import disk_errors
-from spectrope.study.arms import FITTED, TASKS
+from spectrope.study.arms import FITTED
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
 from spectrope.study.page.accuracies import COLUMNS, accuracies, seeds_of
 from spectrope.study.page.control import ALIKE, NEAR, positive_control
+from spectrope.study.page.core_hours import budget, edges
 from spectrope.study.page.deposits import deposit_factors
 from spectrope.study.page.effects import effects
 from spectrope.study.page.findings import findings
 from spectrope.study.page.pictures import figures_of
-from spectrope.study.pilots import Pilots, piloted
-from spectrope.study.plan import deviations, is_named, plan
+from spectrope.study.plan import deviations, is_named
 from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import core_seconds, spent_seconds
+from spectrope.study.schedule import core_seconds
 from spectrope.study.study import RESULTS, Study, merged, outstanding
 from spectrope.study.verdict import WORDS, ClaimVerdict, Part, PartResult, Word
 
@@ -372,55 +372,6 @@ def _why_not(section: ClaimSection) -> str:
     """Why the plan of a scale has no runs for a claim."""
     first = section.verdicts[0]
     return first.reason.removeprefix(f"not planned at {first.scale}: ")
-
-
-@dataclass(frozen=True)
-class CoreHours:
-    """Hours of one core that a section of the plan has for training.
-
-    Args:
-        section: Its name.
-        conditions: Under which it trains.
-        hours: All of them.
-        spent: Those that are spent, pilots included.
-        lacks_pilots: Whether its pilots have no rows here, and are not counted.
-    """
-
-    section: str
-    conditions: Sequence[str]
-    hours: float
-    spent: float
-    lacks_pilots: bool
-
-
-def budget(scale: str, rows: StudyRows) -> list[CoreHours]:
-    """The sections of the plan of a scale; none where the plan does not cover it."""
-    place = RESULTS if rows.source is None else rows.source.parent
-    pilots = StudyRows.load(Pilots(scale).file(place)) if scale in piloted() else StudyRows()
-    spent = spent_seconds(rows, pilots, scale)
-    return [
-        CoreHours(
-            section=name,
-            conditions=one["conditions"],
-            hours=float(one["core_hours"]),
-            spent=spent.get(name, 0.0) / 3600,
-            lacks_pilots="pilots" in one and not len(pilots),
-        )
-        for name, one in plan().items()
-        if one.get("scale") == scale
-    ]
-
-
-def edges(scale: str) -> str:
-    """That pilots chose the lowest or the highest rate that they tried; empty if they did not."""
-    section = plan().get(scale, {})
-    rates = section.get("pilots", {}).get("rates", ())
-    ends = {min(rates): "lowest", max(rates): "highest"} if rates else {}
-    told: dict[str, list[str]] = {}
-    for task, chosen in section.get("chosen", {}).items():
-        if (end := ends.get(chosen["learning_rate"])) is not None:
-            told.setdefault(f"{chosen['learning_rate']:g}, the {end} that was tried", []).append(TASKS[task])
-    return "".join(f"; the rate of {' and '.join(tasks)} is {words}" for words, tasks in told.items())
 
 
 def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:

@@ -12,7 +12,7 @@ from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
 
 from spectrope.checkpoints.audit import audit
-from spectrope.checkpoints.audit.text import closing
+from spectrope.checkpoints.audit.text import closing, not_checked
 from spectrope.checkpoints.probes.far import MOST, WHOLE, chosen_positions, whole_length
 
 LENGTH = 64
@@ -469,3 +469,11 @@ def test_a_table_whose_later_rows_repeat_earlier_ones_differs(change, first):
         f"rows equal to earlier ones from position {first} on",
     )
     assert record.impact.reason == "the rows that the table should hold are not known"
+
+
+def test_an_audit_with_findings_says_what_it_did_not_look_at(monkeypatch):
+    model = mistral()
+    windowless(model, monkeypatch)
+    said = not_checked(audit(model, length=LENGTH))
+    assert said.startswith("Not checked: positions from 64 on, except ")
+    assert said.endswith("permuted rows of a projection).")

@@ -40,7 +40,8 @@ RECORD |= {
     "served_tokens",
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
-LAYER |= {"scale", "heads", "reach"}
+LAYER |= {"scale", "heads", "reach", "far"}
+FAR = {"window", "seen", "length", "frequencies", "gain", "growth"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}
 ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after", "relative"}
 TURNING = {
@@ -166,6 +167,7 @@ def test_the_schema_of_the_record_is_stable(checkpoints, capsys):
     assert layer["effective"]["turning"].keys() == TURNING
     assert layer["heads"][0].keys() == HEAD
     assert layer["reach"].keys() == REACH
+    assert layer["far"].keys() == FAR
     assert layer["reach"]["pairs"][0].keys() == PAIR
     assert read["absolutes"][0].keys() == ABSOLUTE
 

@@ -32,7 +32,8 @@ def edit_base(folder, base):
 def test_an_unchanged_checkpoint_is_as_locked(locked, capsys):
     assert main(("check",)) == 0
     out = capsys.readouterr().out
-    assert "Nothing changed." in out
+    assert "Nothing changed in what the lock holds." in out
+    assert "not compared: positions from 48 on, except " in out
     assert "layer 1" in out
 
 
@@ -63,8 +64,15 @@ def test_other_weights_leave_the_answer_incomplete(locked, capsys):
     tuned = llama(rope_parameters=ROPES["default"])
     tuned.model.layers[0].self_attn.k_proj.weight.data *= 2
     tuned.save_pretrained(locked / "model")
-    assert main(("check",)) == 3
+    assert main(("check", "--junit", "new.xml", "--sarif", "new.sarif")) == 3
     assert "The kernels of heads were not compared in layer 0" in capsys.readouterr().out
+    suites = ElementTree.parse(locked / "new.xml").getroot()
+    skipped = [case.get("name") for case in suites.iter("testcase") if case.find("skipped") is not None]
+    assert (skipped, suites.get("skipped"), suites.get("failures")) == (["layer 0"], "1", "0")
+    [run] = json.loads((locked / "new.sarif").read_text())["runs"]
+    [note] = run["invocations"][0]["toolExecutionNotifications"]
+    assert note["message"]["text"].startswith("layer 0: kernels of heads were not compared")
+    assert run["results"] == []
 
 
 def test_junit_has_a_case_per_place(locked):

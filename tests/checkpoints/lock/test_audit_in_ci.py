@@ -110,7 +110,8 @@ def run_gitlab(env, folder):
     assert template in blocks("yaml", "3. Add the build")
     job = yaml.safe_load(template)["spectrope"]
     assert job["artifacts"]["reports"]["junit"] == "spectrope.xml"
-    return bash("\n".join(job["script"]), env | job["variables"], folder)
+    own = {"SPECTROPE_REQUIREMENTS": "spectrope[hf]"}  # Which is installed, so that nothing is downloaded.
+    return bash("\n".join(job["script"]), env | job["variables"] | own, folder)
 
 
 def test_the_hook_of_pre_commit_runs_the_check_for_files_that_matter(tmp_path, monkeypatch, capsys):

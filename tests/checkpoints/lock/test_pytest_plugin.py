@@ -38,6 +38,15 @@ def test_a_changed_base_fails_in_every_layer(repository):
     result.stdout.fnmatch_lines(["*layer 1 FAILED*", "*SPE101 base: 500000 locked, 10000 now*"])
 
 
+def test_a_layer_with_other_weights_is_skipped_and_named(repository):
+    tuned = llama(rope_parameters=ROPES["default"])
+    tuned.model.layers[1].self_attn.k_proj.weight.data *= 2
+    tuned.save_pretrained(repository.path / "model")
+    result = repository.runpytest_inprocess("--spectrope", "-v", "-rs")
+    result.assert_outcomes(passed=2, skipped=1)
+    result.stdout.fnmatch_lines(["*kernels of heads were not compared, because query or key weights*"])
+
+
 def test_a_missing_checkpoint_fails_in_one_line(repository):
     (repository.path / "model" / "config.json").unlink()
     result = repository.runpytest_inprocess("--spectrope")
@@ -48,6 +57,7 @@ def test_a_missing_checkpoint_fails_in_one_line(repository):
 def test_the_fixture_compares_with_the_declaration_and_with_a_lock(repository):
     repository.makepyfile(
         """
+        import pytest
         from tests.checkpoints.audit.families import ROPES, llama
 
         def test_declared(assert_encoding):
@@ -63,10 +73,17 @@ def test_the_fixture_compares_with_the_declaration_and_with_a_lock(repository):
 
         def test_moved(assert_encoding):
             assert_encoding(llama(), lock="spectrope.lock")
+
+        @pytest.mark.filterwarnings("default")
+        def test_tuned(assert_encoding):
+            model = llama(rope_parameters=ROPES["default"])
+            model.model.layers[1].self_attn.k_proj.weight.data *= 2
+            assert_encoding(model, lock="spectrope.lock")
         """
     )
     result = repository.runpytest_inprocess("-v")
-    result.assert_outcomes(passed=2, failed=2)
+    result.assert_outcomes(passed=3, failed=2, warnings=1)
+    result.stdout.fnmatch_lines(["*layer 1: kernels of heads were not compared*"])
     result.stdout.fnmatch_lines(["*scaling: base 10000 declared, base 10000, linear by 2 effective*"])
     result.stdout.fnmatch_lines(["*base: 500000 locked, 10000 now*"])
 

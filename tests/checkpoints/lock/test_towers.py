@@ -103,7 +103,7 @@ def test_a_lock_from_before_towers_were_locked_says_what_it_lacks():
     held = replace(locked(model, length=32), vision=())
     result = checked(held, model, unwatched)
     assert result.ok
-    told = "not compared: layer vision 0, layer vision 1, which `spectrope lock` would add."
+    told = "not compared: layer vision 0, layer vision 1, which `spectrope lock` would add;"
     assert f"Not in the lock, so {told}" in " ".join(str(result).split())
 
 

@@ -54,7 +54,8 @@ def kept(name, folder):
 
 
 def csv_numbers(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
+    (path,) = folder.glob("*.csv")
+    with path.open(newline="") as file:
         return [(int(r["step"]), r["name"], float(r["value"])) for r in csv.DictReader(file)]
 
 
@@ -176,3 +177,18 @@ def test_a_missing_client_is_named(tmp_path, monkeypatch):
         UnsupportedError, match=r"needs wandb, which is not installed; pip install 'spectrope"
     ):
         sp.tracker("wandb", tmp_path)
+
+
+def test_a_file_of_an_earlier_run_is_kept(tmp_path):
+    for loss in (1.0, 2.0):
+        lines = sp.tracker("csv", tmp_path, config={"rate": loss})
+        lines.log({"loss": loss}, step=0)
+        lines.close()
+    assert "0,loss,1.0" in (tmp_path / "metrics.csv").read_text()
+    assert "0,loss,2.0" in (tmp_path / "metrics-2.csv").read_text()
+    assert json.loads((tmp_path / "metrics-2.json").read_text()) == {"rate": 2.0}
+
+
+def test_a_run_names_a_file_within_the_folder(tmp_path):
+    with pytest.raises(ConfigError, match=r"run names the tracker's file, so .* got '\.\./other'"):
+        sp.tracker("csv", tmp_path / "numbers", run="../other")

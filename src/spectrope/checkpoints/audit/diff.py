@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from jaxtyping import Float
+from torch import Tensor
 
 from spectrope.checkpoints.audit.compare import SLOPE, Discrepancy, compare
+from spectrope.checkpoints.audit.far_encoding import far_differences
 from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, LayerRecord
 from spectrope.console import Shown
 from spectrope.core import ConfigError
 
 COLUMNS = ("layer", "first", "second", "verdict")
+SHIFTS = 4  # Positions by which a table may be read ahead or behind.
+EXPLAINED = 0.5  # Share of a difference that a shift may leave.
 TABLED = ("bucketed bias", "lag bias")  # Kinds that are a family alone, whose values are compared besides.
 
 
@@ -43,6 +48,7 @@ class Difference(Shown):
         length: Positions of both audits.
         layers: What each applies, layer by layer, and where these differ.
         uncompared: Names of layers that were not compared: indexers, linear attention and vision towers.
+        unread: Dotted names of modules that were not compared, because no audit reads them.
     """
 
     first: str
@@ -50,10 +56,11 @@ class Difference(Shown):
     length: int
     layers: tuple[LayerDifference, ...]
     uncompared: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
-        """Whether no layer differs."""
+        """Whether no layer that was compared differs."""
         return not any(layer.findings for layer in self.layers)
 
     def to_frame(self) -> pl.DataFrame:
@@ -77,6 +84,8 @@ class Difference(Shown):
         if self.uncompared:
             names = ", ".join(self.uncompared)
             yield f"Not compared, as indexers, linear attention or vision towers: layers {names}."
+        if self.unread:
+            yield f"Not compared, without attention that is read: {', '.join(self.unread)}."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
@@ -113,18 +122,15 @@ def diff(first: Any, second: Any) -> Difference:
         one.require_layers("diff")
     _check("length", first.length, second.length)
     _check("layers", len(first.layers), len(second.layers))
-    embeddings = [
-        _embeddings(a, b, max(first.noise, second.noise))
-        for a, b in zip(first.absolutes, second.absolutes, strict=False)
-        if a.term is not None or b.term is not None
-    ]
+    embeddings = embedding_differences(first, second)
     layers = [
         _layers(a, b, first.length, max(first.noise, second.noise))
         for a, b in zip(first.layers, second.layers, strict=True)
     ]
     others = [one for audit in (first, second) for one in (*audit.indexers, *audit.decays, *audit.vision)]
     names = tuple(dict.fromkeys(one.name for one in others))
-    return Difference(first.model, second.model, first.length, (*embeddings, *layers), names)
+    unread = tuple(dict.fromkeys(name for one in (first, second) for name in (*one.unread, *one.without)))
+    return Difference(first.model, second.model, first.length, (*embeddings, *layers), names, unread)
 
 
 def _check(what: str, first: int, second: int) -> None:
@@ -132,12 +138,33 @@ def _check(what: str, first: int, second: int) -> None:
         raise ConfigError(f"two models are compared at the same number of {what}; got {first} and {second}.")
 
 
-def _layers(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> LayerDifference:
-    _check("heads", len(a.heads), len(b.heads))
+def embedding_differences(first: Audit, second: Audit) -> list[LayerDifference]:
+    """What the embeddings of two models add by position, stack by stack, where one of them adds anything."""
+    return [
+        _embeddings(a, b, max(first.noise, second.noise))
+        for a, b in zip(first.absolutes, second.absolutes, strict=False)
+        if a.term is not None or b.term is not None
+    ]
+
+
+def layer_findings(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> list[Discrepancy]:
+    """Where two layers with as many heads differ: in encodings, else in biases, else at far positions.
+
+    Args:
+        a: The first layer; it is what the other is expected to be.
+        b: The second layer.
+        length: Positions of both audits.
+        noise: Relative rounding error of the coarser arithmetic.
+    """
     findings = compare(a.effective, b.effective, length, noise)
     if not findings and a.effective.kind in TABLED:
         findings += _biases(a, b, tolerance(noise))
-    turning = a.declared.turning
+    return findings or [*far_differences(a.far, b.far)]
+
+
+def _layers(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> LayerDifference:
+    _check("heads", len(a.heads), len(b.heads))
+    findings, turning = layer_findings(a, b, length, noise), a.declared.turning
     return LayerDifference(
         a.name, a.effective.describe(turning), b.effective.describe(turning), tuple(findings)
     )
@@ -187,6 +214,23 @@ def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Disc
         return
     norms = [one.norm().item() for one in (a.term, b.term)]
     apart = (a.term - b.term).norm().item()
-    if apart > within * max(norms):
+    if apart > within * max(norms) and (shift := _shift(a.term, b.term)):
+        steps = "1 position" if abs(shift) == 1 else f"{abs(shift)} positions"
+        other = f"those of {steps} {'later' if shift > 0 else 'earlier'}"
+        yield Discrepancy("first position", "vectors of these positions", other)
+    elif apart > within * max(norms):
         norms_apart = f"norm {norms[1]:.4g}, {100 * apart / max(norms):.3g} % of the larger apart"
         yield Discrepancy("vectors by position", f"norm {norms[0]:.4g}", norms_apart)
+
+
+def _shift(a: Float[Tensor, "t c"], b: Float[Tensor, "t c"]) -> int:
+    """By how many positions the second vectors are ahead, if that explains most of the difference; else 0."""
+
+    def apart(by: int) -> float:
+        one, other = (a[by:], b[: len(b) - by]) if by >= 0 else (a[:by], b[-by:])
+        one, other = (x - x.mean(0) for x in (one, other))
+        return (one - other).norm().item() / max(one.norm().item(), 1e-300)
+
+    most = min(SHIFTS, len(a) // 2)
+    best = min(range(-most, most + 1), key=apart)
+    return best if apart(best) < EXPLAINED * apart(0) else 0

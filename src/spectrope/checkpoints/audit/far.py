@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -14,7 +15,8 @@ from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters, trained_before
 from spectrope.checkpoints.audit.exercised import carried_out
-from spectrope.checkpoints.audit.far_layer import NEAR, FarLayer, growth, size_tolerance
+from spectrope.checkpoints.audit.far_encoding import FarEncoding
+from spectrope.checkpoints.audit.far_layer import NEAR, FarLayer, declared_at, growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling
 from spectrope.checkpoints.audit.records import LayerRecord
@@ -274,3 +276,33 @@ def with_far(record: LayerRecord, far: Far) -> LayerRecord:
     if not wrong or record.verdict not in ("matches", "differs"):
         return record
     return replace(record, verdict="differs", findings=(*record.findings, *wrong))
+
+
+def with_far_encoding(record: LayerRecord, far: Far, declaration: Declaration, length: int) -> LayerRecord:
+    """A record that matches with what the layer applies beyond the audited length.
+
+    Args:
+        record: Of the layer.
+        far: What was looked at there.
+        declaration: The configuration.
+        length: Of the audit.
+    """
+    if record.verdict != "matches":
+        return record
+    mask = record.declared.mask
+    size = mask.size if mask is not None else None
+    end = far.positions[-1] + 1 if far.positions else 0
+    near, at = (declared_at(declaration, record.module, one) for one in (length, end or length))
+    known, found = (() if one.turning is None else one.turning.frequencies for one in (near, at))
+    same = len(found) == len(known) and np.allclose(found, known, rtol=1e-9, atol=0)
+    return replace(
+        record,
+        far=FarEncoding(
+            window="" if size is None else str(mask),
+            seen=size is None or size < length or size in far.windows,
+            length=end,
+            frequencies=() if same else found,
+            gain=None if at.turning is None else at.turning.gain,
+            growth=(at.query_scale or 1.0) if end else 1.0,
+        ),
+    )

@@ -16,7 +16,7 @@ from spectrope.checkpoints.audit.figures import (
 )
 from spectrope.checkpoints.audit.reach import PairReach, Reach
 from spectrope.checkpoints.audit.rotary import rounded
-from spectrope.checkpoints.audit.text import closing, extent, layer_rows
+from spectrope.checkpoints.audit.text import closing, extent, layer_rows, not_checked
 from spectrope.figures import Section, rendered, write_page
 
 LEAST = 300
@@ -62,6 +62,7 @@ def render_audit(audit: Audit) -> str:
         package="spectrope.checkpoints",
         audit=audit,
         closing=closing(audit),
+        unlooked=not_checked(audit),
         extent=extent(audit),
         counts=_counts(audit),
         rows=[_row(layer) for layer in layer_rows(audit)],

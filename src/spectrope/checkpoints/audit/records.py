@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.far_encoding import FarEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
 from spectrope.checkpoints.audit.impact import (
     IGNORED,
@@ -75,6 +76,7 @@ class LayerRecord:
         scale: Factor on dot products.
         heads: A record per query head.
         reach: How far the pairs turn, for a rotation of a model that states its length.
+        far: What it applies beyond the audited length; None if it does not match, or that was left out.
     """
 
     module: str
@@ -89,6 +91,7 @@ class LayerRecord:
     scale: float
     heads: tuple[HeadRecord, ...]
     reach: Reach | None
+    far: FarEncoding | None = None
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.decays import LinearAudit
 from spectrope.checkpoints.audit.declaration import declared_clip
 from spectrope.checkpoints.audit.declared_scale import talking_alone
-from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
+from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far, with_far_encoding
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.further import FurtherPasses, not_exercised, with_further
 from spectrope.checkpoints.audit.indexing import IndexerAudit
@@ -192,6 +192,8 @@ def _audit(
         passes = FurtherPasses(probe, length, compared)
         further = passes.findings()
         compared, known = tuple(with_further(one, further) for one in compared), every
+        if reach:
+            compared = tuple(with_far_encoding(one, far, declaration, length) for one in compared)
         reason = "it was found in a further pass, and an impact is computed for what the first one finds"
         every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)

@@ -148,11 +148,7 @@ def _of_texts(audit: "Audit") -> str:
     """The same of layers over tokens."""
     if not audit.layers:
         return ""
-    names = ", ".join(audit.untried)
-    untried = f"the attention function of {names}, which was not run" if names else ""
-    modes = "" if audit.serving_modes or audit.unserved else "serving modes"
-    unseen = [*_beyond(audit), modes, *audit.unserved, audit.unseen, untried, *audit.unexercised, WEIGHTS]
-    tried = "" if names else ", outputs of attention functions for random inputs"
+    tried = "" if audit.untried else ", outputs of attention functions for random inputs"
     modes_of = [one.mode for one in audit.serving_modes]
     served = ", ".join(mode for mode in modes_of if not mode.startswith(LONG) and mode != BEAMS)
     alike = (
@@ -169,7 +165,27 @@ def _of_texts(audit: "Audit") -> str:
     inputs = "; ".join(audit.further)
     further = f" Further passes with {inputs} showed no difference either." if inputs else ""
     beside = f"{_linear(audit)}{_indexing(audit)}"
-    return f"{SEEN}{tried}.{further}{alike}{beside} Not checked: {'; '.join(filter(None, unseen))}."
+    unseen = "; ".join([*beyond_length(audit), *_unserved(audit), *_untried(audit)])
+    return f"{SEEN}{tried}.{further}{alike}{beside} Not checked: {unseen}."
+
+
+def not_checked(audit: "Audit") -> str:
+    """What an audit with findings did not look at, beside what its reasons name; "" of a vision tower."""
+    unseen = [*beyond_length(audit), *_untried(audit)]
+    return f"Not checked: {'; '.join(unseen)}." if audit.layers else ""
+
+
+def _unserved(audit: "Audit") -> list[str]:
+    """Serving modes and parts of the model that were not looked at."""
+    modes = "" if audit.serving_modes or audit.unserved else "serving modes"
+    return [one for one in (modes, *audit.unserved, audit.unseen) if one]
+
+
+def _untried(audit: "Audit") -> list[str]:
+    """Attention functions and inputs that were not tried, and weights."""
+    names = ", ".join(audit.untried)
+    functions = [f"the attention function of {names}, which was not run"] if names else []
+    return [*functions, *audit.unexercised, WEIGHTS]
 
 
 def _linear(audit: "Audit") -> str:
@@ -196,8 +212,8 @@ def _indexing(audit: "Audit") -> str:
     )
 
 
-def _beyond(audit: "Audit") -> list[str]:
-    """Positions and windows that were not looked at."""
+def beyond_length(audit: "Audit") -> list[str]:
+    """Positions and windows beyond the audited length that were not looked at, in words."""
     far, end = audit.far, max((one.length for one in audit.absolutes if one.table), default=0)
     seen = f", except in the embeddings' tables, up to position {end - 1}" if end > audit.length else ""
     if far is None or not (far.positions or far.windows or far.unchecked):

@@ -13,7 +13,7 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.audit.predictions import LONGEST
 from spectrope.checkpoints.audit.repair import Repair, check_out, repair
-from spectrope.checkpoints.audit.text import SHOWN, closing, reasons, shown_rows, title
+from spectrope.checkpoints.audit.text import SHOWN, closing, not_checked, reasons, shown_rows, title
 from spectrope.checkpoints.audit.witness import certified_audit
 from spectrope.checkpoints.gguf import FileAudit, audit_gguf, is_gguf
 from spectrope.checkpoints.gguf.records import COLUMNS
@@ -258,5 +258,4 @@ def show(audit: auditing.Audit) -> None:
         say(f"{where}: {why}")
     for note in audit.notes:
         say(f"note: {note}")
-    if audit.ok:
-        explain(closing(audit))
+    explain(closing(audit) if audit.ok else not_checked(audit))

@@ -56,7 +56,8 @@ class RotaryModule:
         ):
             raise UnsupportedError(
                 f"{self.name} turns by frequencies that are not a geometric series from 1 down: the "
-                "checkpoint scales positions already; methods none, linear and drope need no base."
+                "checkpoint scales positions already; methods none, linear and drope need no base, also as "
+                "the judge."
             )
         return math.exp(slope * m)
 

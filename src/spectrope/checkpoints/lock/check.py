@@ -10,6 +10,8 @@ import polars as pl
 
 from spectrope.checkpoints.audit.anchored import anchored
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
+from spectrope.checkpoints.audit.far_encoding import far_differences
+from spectrope.checkpoints.audit.rotary import FREQUENCY
 from spectrope.checkpoints.lock.decays import decay_moves
 from spectrope.checkpoints.lock.move import Move, new_findings
 from spectrope.checkpoints.lock.records import (
@@ -28,6 +30,7 @@ COLUMNS = ("where", "locked", "now", "verdict")
 OF_FREQUENCIES = ("SPE101", "SPE102")  # Codes of findings that a departure of frequencies explains.
 Beside = TypeVar("Beside", LockedDecay, LockedVision)
 MovesOf = Callable[[Beside, Beside, float], Iterator[Move]]
+UNCOMPARED = "kernels of heads were not compared, because query or key weights differ from the locked ones"
 SAME_WEIGHTS = 1e-3  # Relative difference of the norms of queries and keys that is left to rounding.
 
 
@@ -63,9 +66,17 @@ class CheckedLock(Shown):
         """Parts of the model that the lock does not hold, in words."""
         held = {one.name for one in self.before.every_layer}
         added = ", ".join(f"layer {one.name}" for one in self.after.every_layer if one.name not in held)
-        unlocked = (f"{added}, which `spectrope lock` would add",) if added else ()
+        missing = [added] if added else []
+        if any(one.far is None and now.far is not None for one, now in self._both()):
+            missing.append(f"what changes beyond {self.before.length} positions")
+        unlocked = tuple(f"{one}, which `spectrope lock` would add" for one in missing)
         unread = (name for name in self.after.unread if name in self.before.unread)
         return *unlocked, *unread, *self.after.outside
+
+    def _both(self) -> Iterator[tuple[LockedLayer, LockedLayer]]:
+        """Layers of the lock that are there now, too."""
+        layers = {one.name: one for one in self.after.layers}
+        return ((one, layers[one.name]) for one in self.before.layers if one.name in layers)
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
@@ -211,11 +222,14 @@ def _beside(
 def _encoding(before: LockedLayer, after: LockedLayer, differing: list[Discrepancy]) -> Iterator[Move]:
     """Where a layer applies another encoding beyond its tolerance, and what the audit newly finds there."""
     where, seen = f"layer {before.name}", {one.what for one in differing}
+    within = max(FREQUENCY, before.tolerance)
     for one in differing:
         departure = one.residual if one.residual is not None else _departure(one, before, after)
         if departure > before.tolerance:
             yield Move(where, one.what, one.expected, one.effective, one.head, _declaration(before, after))
     yield from new_findings(where, before.findings, after.findings, seen)
+    for one in far_differences(before.far, after.far, within) if not differing else ():
+        yield Move(where, one.what, one.expected, one.effective, note=one.note)
 
 
 def _departure(one: Discrepancy, before: LockedLayer, after: LockedLayer) -> float:

@@ -31,6 +31,7 @@ from spectrope.checkpoints.audit.records import (
 )
 from spectrope.checkpoints.audit.run import audit, default_length
 from spectrope.checkpoints.audit.serving import AGREE
+from spectrope.checkpoints.audit.text import beyond_length
 from spectrope.checkpoints.lock.records import (
     Lock,
     LockedDecay,
@@ -124,7 +125,7 @@ def _held(
         ),
         decays=tuple(map(_decay, found.decays)),
         vision=tuple(map(_vision, found.vision)),
-        outside=tuple(filter(None, (*found.without, found.unseen, *found.unexercised))),
+        outside=tuple(filter(None, (*found.without, found.unseen, *found.unexercised, *_beyond(found)))),
     )
 
 
@@ -184,13 +185,26 @@ def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
     return LockedLayer(
         name=record.name,
         module=record.module,
-        applies=record.effective.describe(turning),
+        applies=", ".join(filter(None, (record.effective.describe(turning), _window(record)))),
         declared=record.declared.describe(turning),
         verdict=record.verdict,
         findings=_told(record.findings),
         encoding=record.effective,
         heads=heads,
+        far=record.far,
     )
+
+
+def _window(record: LayerRecord) -> str:
+    """The window or chunk of a layer in words, as declared if it ends beyond the lock's positions."""
+    mask = record.effective.mask
+    measured = "" if mask is None or mask.size is None else str(mask)
+    return measured if record.far is None else record.far.window or measured
+
+
+def _beyond(audit: Audit) -> tuple[str, ...]:
+    """What lies beyond the lock's positions and was not looked at, in words."""
+    return (*beyond_length(audit),) if audit.layers else ()
 
 
 def _decay(record: DecayRecord) -> LockedDecay:

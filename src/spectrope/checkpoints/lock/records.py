@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from spectrope.checkpoints.adapters.parts import named_part
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.far_encoding import FarEncoding
 from spectrope.checkpoints.audit.plane import PlaneTurning
 from spectrope.core import Configured
 
@@ -47,6 +48,7 @@ class LockedLayer(Configured):
         tolerance: Relative departure that is accepted; at 0 the audit's own tolerances decide.
         encoding: What it applies, as measured.
         heads: A record per query head; none for an indexer, which chooses the keys of sparse attention.
+        far: What it applies beyond the lock's positions; absent from locks of earlier versions.
     """
 
     name: str
@@ -58,6 +60,7 @@ class LockedLayer(Configured):
     tolerance: float = 0.0
     encoding: LayerEncoding
     heads: tuple[LockedHead, ...]
+    far: FarEncoding | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from spectrope.checkpoints.audit.catalogue import fault
-from spectrope.checkpoints.lock.check import CheckedLock
+from spectrope.checkpoints.lock.check import UNCOMPARED, CheckedLock
 from spectrope.checkpoints.lock.files import line_of
 from spectrope.checkpoints.lock.move import Move
 from spectrope.core import __version__
@@ -26,10 +26,13 @@ def write_report(text: str, path: Path) -> None:
 
 
 def junit(checked: CheckedLock) -> str:
-    """A test case per layer, embedding and serving mode, as JUnit XML."""
+    """A test case per layer, embedding and serving mode, as JUnit XML; without a change, a layer whose heads
+    could not be compared is skipped."""
     places = list(checked.places())
     failed = [where for where, _, _ in places if checked.at(where)]
-    counts = {"tests": str(len(places)), "failures": str(len(failed)), "errors": "0", "skipped": "0"}
+    skipped = [where for where in checked.other_weights if where not in failed]
+    numbers = {"tests": len(places), "failures": len(failed), "errors": 0, "skipped": len(skipped)}
+    counts = {name: str(number) for name, number in numbers.items()}
     suite = ElementTree.Element("testsuite", {"name": "spectrope check", **counts})
     for where, _, _ in places:
         case = ElementTree.SubElement(suite, "testcase", {"classname": checked.before.named, "name": where})
@@ -38,6 +41,8 @@ def junit(checked: CheckedLock) -> str:
                 case, "failure", {"message": str(moves[0]), "type": moves[0].code}
             )
             failure.text = "\n".join([*map(str, moves), f"changed since the lock: {checked.between}"])
+        elif where in skipped:
+            ElementTree.SubElement(case, "skipped", {"message": UNCOMPARED})
     suites = ElementTree.Element("testsuites", counts)
     suites.append(suite)
     ElementTree.indent(suites)
@@ -45,11 +50,16 @@ def junit(checked: CheckedLock) -> str:
 
 
 def sarif(checked: CheckedLock, path: Path) -> str:
-    """What changed, as SARIF 2.1.0 with places in the lock's file."""
+    """What changed, as SARIF 2.1.0 with places in the lock's file, and a notification per layer whose heads
+    could not be compared."""
     codes = sorted({move.code for move in checked.moves})
     driver = {"name": "spectrope", "version": __version__, "rules": [_rule(code) for code in codes]}
     lines = [_result(move, checked.between, path, codes.index) for move in checked.moves]
-    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": lines}]}
+    texts = [{"text": f"{one}: {UNCOMPARED}"} for one in checked.other_weights]
+    notes = [{"level": "warning", "message": text} for text in texts]
+    ran = {"executionSuccessful": True, "toolExecutionNotifications": notes}
+    run = {"tool": {"driver": driver}, "invocations": [ran], "results": lines}
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Compare models for a purpose."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torch import nn
 
@@ -59,15 +59,34 @@ def compatible(
         for name, model in zip(called, models, strict=True)
     ]
     verdicts = [chosen.compare(members[0], other) for other in members[1:]]
+    unclear = [*(one for verdict in verdicts for one in verdict.unclear), *_unread(members)]
+    notes = [*(one for verdict in verdicts for one in verdict.notes), *_uncompared(members)]
     return PairAudit(
         role=chosen.kind,
         purpose=chosen.purpose,
         names=called,
         audits=tuple(member.audit for member in members),
         obstacles=tuple(one for verdict in verdicts for one in verdict.obstacles),
-        unclear=tuple(dict.fromkeys(one for verdict in verdicts for one in verdict.unclear)),
-        notes=tuple(dict.fromkeys(one for verdict in verdicts for one in verdict.notes)),
+        unclear=tuple(dict.fromkeys(unclear)),
+        notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _unread(members: Sequence[Member]) -> Iterator[str]:
+    """Attention that an audit does not read, so that it could be anything."""
+    for member in members:
+        for module in member.audit.unread:
+            yield f"{module} of {member.name} has attention of a form that is not read"
+
+
+def _uncompared(members: Sequence[Member]) -> Iterator[str]:
+    """Blocks without softmax attention, and layers of which no role compares anything."""
+    audits = [member.audit for member in members]
+    blocks = [name for audit in audits for name in audit.without]
+    layers = [one for audit in audits for one in (*audit.indexers, *audit.decays, *audit.vision)]
+    names = dict.fromkeys((*blocks, *(f"layer {one.name}" for one in layers)))
+    if names:
+        yield f"Not compared: {', '.join(names)}."
 
 
 def _names(roles: tuple[str, str], n: int) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ import copy
 import pytest
 import torch
 from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
+from tests.checkpoints.audit.test_far import mistral
+from tests.checkpoints.audit.test_zoo import model_of
 from tests.checkpoints.pairs.models import (
     HALVES_TO_ADJACENT,
     ROPE,
@@ -158,3 +160,61 @@ def test_in_python_roles_are_checked_too(model):
         pair(model, model, role="copy")
     with pytest.raises(ConfigError, match="compares two models; got 1"):
         pair(model, role="draft")
+
+
+def test_a_window_that_ends_beyond_the_audited_length_is_an_obstacle():
+    found = pair(mistral(), mistral(sliding_window=2048), role="converted")
+    assert found.answer == "no"
+    assert found.reasons[0].startswith(
+        "layer 0: SPE202 mask: causal window 4096 in the source, causal window"
+    )
+
+
+def test_attention_that_is_not_read_leaves_the_answer_open():
+    model = model_of("longt5")
+    found = pair(model, model, role="converted")
+    assert found.answer == "cannot tell"
+    assert any("has attention of a form that is not read" in one for one in found.unclear)
+
+
+def test_blocks_without_attention_are_named():
+    model = model_of("lfm2")
+    found = pair(model, model, role="converted")
+    assert "Not compared: layers.0." in found.notes
+
+
+TABLES = {
+    "gpt2": "transformer.wpe",
+    "opt": "model.decoder.embed_positions",
+    "bert": "bert.embeddings.position_embeddings",
+}
+
+
+@pytest.mark.parametrize("family", TABLES)
+@pytest.mark.parametrize("role", ["converted", "finetuned", "merge"])
+@pytest.mark.parametrize(("by", "said"), [(1, "those of 1 position earlier"), (-2, "of 2 positions later")])
+def test_a_table_that_is_read_at_other_rows_is_an_obstacle(family, role, by, said):
+    model = FAMILIES[family]()
+    other = copy.deepcopy(model)
+    table = other.get_submodule(TABLES[family])
+    table.weight.data = table.weight.data.roll(by, 0)
+    (reason,) = pair(model, other, role=role).reasons
+    assert reason.startswith("embeddings: SPE402 first position")
+    assert said in reason
+
+
+def test_a_conversion_keeps_tables_and_biases_and_training_moves_them():
+    model = FAMILIES["gpt2"]()
+    other = copy.deepcopy(model)
+    other.transformer.wpe.weight.data *= 1.1
+    (reason,) = pair(model, other, role="converted").reasons
+    assert "embeddings: SPE401 vectors by position" in reason
+    assert pair(model, other, role="finetuned").ok
+    model = FAMILIES["t5"]()
+    other = copy.deepcopy(model)
+    for name, weight in other.named_parameters():
+        if "relative_attention_bias" in name:
+            weight.data = weight.data.roll(1, 0)
+    found = pair(model, other, role="converted")
+    assert {(one.where.split()[0], one.code) for one in found.obstacles} == {("layer", "SPE401")}
+    assert pair(model, model, role="converted").ok

@@ -1,6 +1,6 @@
 """A converted checkpoint against its source."""
 
-from spectrope.checkpoints.audit.compare import compare
+from spectrope.checkpoints.audit.diff import embedding_differences, layer_findings
 from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.pairs.base import PairRole, Verdict
 from spectrope.checkpoints.pairs.compare import layer_pairs, noise_of, orders, other_sizes, rows_of
@@ -13,7 +13,8 @@ FOR_SOFTMAX = ("attention scale",)  # What logits for the same input decide.
 
 
 class Converted(PairRole, name="converted"):
-    """A conversion must give the logits of its source for the same input of each layer.
+    """A conversion must add the same vectors by position to its embeddings as its source, and give the same
+    logits for the same input of each layer.
 
     Rows of queries and keys may be permuted where the converted model's code pairs coordinates accordingly.
     """
@@ -26,6 +27,11 @@ class Converted(PairRole, name="converted"):
         sizes = [one for one in other_sizes(first, second) if one.what != "vocabulary"]
         verdict = Verdict(sizes, [*self.unknown(first, second)])
         if not sizes:
+            verdict.obstacles += [
+                Obstacle("embeddings", one.what, one.expected, one.effective, second.name, one.note)
+                for stack in embedding_differences(first.audit, second.audit)
+                for one in stack.findings
+            ]
             for source, converted, place in layer_pairs(first, second):
                 self._layer(verdict, source, converted, place, first, second)
         return verdict
@@ -44,7 +50,7 @@ class Converted(PairRole, name="converted"):
         q, k = orders(first, second, place, EXACT - 4 * noise)
         heads = q.heads if q is not None and q.heads else tuple(range(len(source.heads)))
         same = same_logits(first.calls[place], second.calls[place], heads, noise)
-        findings = compare(source.effective, converted.effective, first.audit.length, noise)
+        findings = layer_findings(source, converted, first.audit.length, noise)
         repaired = _repaired(source, converted, q, k)
         obstacles = [
             Obstacle(where, one.what, one.expected, one.effective, second.name, one.note)

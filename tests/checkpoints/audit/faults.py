@@ -232,7 +232,12 @@ def unwritten_keys_seen(model: Any, patch: Any) -> None:
     patch.setattr(modeling_llama, "create_causal_mask", seeing)
 
 
-CACHED = ("serving mode cached decoding", "serving mode static cache", "serving mode chunked prefill")
+CACHED = (
+    "serving mode cached decoding",
+    "serving mode static cache",
+    f"serving mode one token after {LENGTH - 2}",
+    "serving mode chunked prefill",
+)
 
 SERVING_FAULTS: dict[str, Fault] = {
     "left padding not skipped": Fault(

@@ -1,49 +1,63 @@
 """Two layers are compared beyond the audited length by what each applies there."""
 
+from dataclasses import replace
+
 import pytest
 from tests.checkpoints.audit.test_far import mistral
 
 import spectrope as sp
 from spectrope.checkpoints.audit.far_encoding import FarEncoding, far_differences
 
-TURNING = FarEncoding(length=512, frequencies=(1.0, 0.01), gain=1.2)
+TURNING = FarEncoding(length=512, seen=True, frequencies=(1.0, 0.01), gain=1.2)
+SLOW = "pair 1 at 0.01 rad per position in a sequence of 512"
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("change", "said"),
     [
-        (FarEncoding(length=512, frequencies=(1.0, 0.01 * (1 + 1e-6)), gain=1.2), []),
-        (FarEncoding(length=0), []),
+        ({"frequencies": (1.0, 0.01 * (1 + 1e-6))}, []),
+        ({"length": 1024}, []),
+        ({"seen": False}, []),
         (
-            FarEncoding(length=512, frequencies=(1.0, 0.02), gain=1.2),
-            ["frequencies: pair 1 at 0.01 rad per position in a sequence of 512"],
+            {"frequencies": (1.0, 0.02)},
+            [f"frequencies: {SLOW} (as declared, and looked at)"],
         ),
         (
-            FarEncoding(length=512, frequencies=(1.0, 0.01), gain=1.3),
-            ["attention factor: 1.2 in a sequence of 512"],
+            {"frequencies": (), "seen": False},
+            [f"frequencies: {SLOW} (as declared; not looked at)"],
+        ),
+        ({"gain": 1.3}, ["attention factor: 1.2 in a sequence of 512 (as declared, and looked at)"]),
+        ({"gain": None}, []),
+        ({"switch": 256}, ["scaling: one schedule at all lengths (as declared, and looked at)"]),
+        (
+            {"growth": (1.0, 1.0, 1.1)},
+            ["query scale: grows 1 times (from position 0 to 1048576, by the declared formula)"],
         ),
         (
-            FarEncoding(length=512, frequencies=(1.0, 0.01), gain=1.2, growth=1.1),
-            ["query scale: grows 1 times up to position 511"],
-        ),
-        (
-            FarEncoding("causal window 600", seen=False, length=512, frequencies=(1.0, 0.01), gain=1.2),
-            ["mask: no window or chunk"],
+            {"window": "causal window 600", "window_seen": False},
+            ["mask: no window or chunk (as declared; not looked at)"],
         ),
     ],
 )
-def test_the_respect_is_named(other, said):
-    found = [f"{one.what}: {one.expected}" for one in far_differences(TURNING, other)]
-    assert found == said
+def test_the_respect_is_named(change, said):
+    found = far_differences(TURNING, replace(TURNING, **change))
+    assert [f"{one.what}: {one.expected} ({one.note})" for one in found] == said
 
 
-def test_an_end_that_was_not_looked_at_is_told():
-    (one,) = far_differences(FarEncoding("causal window 600"), FarEncoding("causal window 700", seen=False))
-    assert one.note == "as declared; its end was not looked at"
+def test_a_tolerance_accepts_frequencies_and_factors_but_no_window():
+    other = replace(TURNING, window="causal window 600", frequencies=(1.0, 0.0101), gain=1.21)
+    other = replace(other, growth=(1.0, 1.0, 1.01))
+    assert [one.what for one in far_differences(TURNING, other, 0.05)] == ["mask"]
 
 
-def test_nothing_is_known_of_a_layer_that_does_not_match():
+def test_nothing_is_known_where_far_positions_were_left_out():
     assert [*far_differences(None, TURNING)] == [*far_differences(TURNING, None)] == []
+
+
+def test_a_window_that_no_declared_position_reaches_is_none():
+    for window in (None, 32768, 40000):
+        found = sp.audit(mistral(sliding_window=window), length=32, serving_modes=False, watch=sp.unwatched)
+        assert {(layer.far.window, layer.far.window_seen) for layer in found.layers} == {("", True)}
 
 
 def test_windows_beyond_the_audited_length_are_a_difference_of_two_models():
@@ -53,7 +67,9 @@ def test_windows_beyond_the_audited_length_are_a_difference_of_two_models():
     )
     assert sp.diff(one, one).same
     found = sp.diff(one, other)
-    assert "layer 0: mask, causal window 4096 against causal window 2048" in str(found)
+    said = " ".join(str(found).split())
+    assert "mask, causal window 4096 against causal window 2048 (as declared, and looked at)" in said
+    assert "Not compared beyond 32 positions: positions from 32 on, except " in said
     with_more = sp.audit(mistral(max_position_embeddings=65536), length=32, watch=sp.unwatched)
     assert sp.diff(one, with_more).same
 

@@ -15,7 +15,7 @@ def locked(model):
 def test_an_unchanged_model_matches_the_file_of_its_lock(tmp_path):
     held = locked(minimax())
     assert [(layer.name, len(layer.rates)) for layer in held.decays] == [("1", 4), ("2", 4), ("3", 4)]
-    assert held.decays[0].applies.startswith("linear attention, decays of ")
+    assert held.decays[0].described.startswith("linear attention, decays of ")
     read = read_lock(write_lock(held, tmp_path / "spectrope.lock"))
     assert read == held
     result = checked(read, minimax(), sp.unwatched)

@@ -1,13 +1,16 @@
 """What changes beyond the positions of a lock is a change, and what was not looked at there is said."""
 
+import copy
 from dataclasses import replace
 
 import pytest
+from tests.checkpoints.audit.families import FAMILIES
 from tests.checkpoints.audit.test_far import SOUND, mistral, phi3, windowless
 
 import spectrope as sp
 from spectrope.checkpoints.lock import check, lock, read_lock, write_lock
 from spectrope.checkpoints.lock.opening import checked
+from spectrope.checkpoints.lock.reports import junit, sarif
 
 
 def locked(model):
@@ -45,10 +48,7 @@ def test_an_unchanged_model_matches_its_lock_from_a_file(name, tmp_path):
 )
 def test_a_window_that_changes_in_the_configuration_too_is_a_change(window, now):
     found = moves(mistral(), mistral(sliding_window=window))
-    assert (
-        found
-        == [("SPE202", f"mask: causal window 4096 locked, {now} (as declared, and looked at there)")] * 2
-    )
+    assert found == [("SPE202", f"mask: causal window 4096 locked, {now} (as declared, and looked at)")] * 2
 
 
 def test_a_window_that_the_code_drops_is_a_change(monkeypatch):
@@ -64,9 +64,11 @@ def test_another_schedule_of_long_sequences_is_a_change():
     assert one[0] == "SPE102"
     assert "rad per position in a sequence of 512 locked, pair" in one[1]
     (one, *_) = moves(dynamic(2.0), dynamic(2.0, trained=512))
-    assert "in a sequence of 1024 now" in one[1]
+    assert (
+        "scaling: another schedule after 256 tokens locked, another schedule after 512 tokens now" in one[1]
+    )
     (one, *_) = moves(mistral(sliding_window=None, max_position_embeddings=256), dynamic(2.0))
-    assert "frequencies: those of short sequences up to position 255 locked" in one[1]
+    assert "scaling: one schedule at all lengths locked, another schedule after 256 tokens now" in one[1]
 
 
 def test_other_factors_of_long_sequences_are_a_change():
@@ -81,21 +83,54 @@ def test_other_factors_of_long_sequences_are_a_change():
 
 
 def test_another_floor_of_a_temperature_is_a_change():
-    (one, *_) = moves(temperature(), temperature(floor_scale=1024))
-    assert one[0] == "SPE403"
-    assert "query scale: grows " in one[1]
+    for floor in (1024, 7000):
+        (one, *_) = moves(temperature(), temperature(floor_scale=floor))
+        assert one[0] == "SPE403"
+        assert "query scale: grows " in one[1]
 
 
-def test_a_longer_declared_length_of_the_same_rotation_is_none():
-    assert moves(mistral(), mistral(max_position_embeddings=65536)) == []
+@pytest.mark.parametrize("name", ["a long window", "chunks and a temperature"])
+def test_a_longer_declared_length_is_none(name):
+    model = SOUND[name]()
+    config = copy.deepcopy(model.config)
+    config.max_position_embeddings *= 2
+    longer = type(model)(config).eval()
+    longer.load_state_dict(model.state_dict())
+    assert moves(model, longer) == []
 
 
-def test_a_lock_from_before_far_positions_were_locked_says_what_it_lacks():
+def test_what_is_declared_beyond_is_held_also_where_a_layer_differs():
+    """Its first positions turn as the configuration does not say, which was accepted."""
+
+    def wrong(**changes):
+        model = mistral(**changes)
+        model.model.rotary_emb.inv_freq *= 0.5
+        return model
+
+    assert locked(wrong()).layers[0].verdict == "differs"
+    (one, *_) = moves(wrong(), wrong(sliding_window=2048))
+    assert one[0] == "SPE202"
+    assert "(as declared; not looked at)" in one[1]
+
+
+def test_a_tolerance_accepts_a_base_and_no_window():
+    held = locked(mistral())
+    held = replace(held, layers=tuple(replace(one, tolerance=0.2) for one in held.layers))
+    other = {"rope_type": "default", "rope_theta": 10100.0}
+    assert check(held, locked(mistral(rope_parameters=other))).ok
+    (move, *_) = check(held, locked(mistral(rope_parameters=other, sliding_window=2048))).moves
+    assert move.code == "SPE202"
+
+
+def test_a_lock_from_before_far_positions_were_locked_says_what_it_lacks(tmp_path):
     held = locked(mistral())
     old = replace(held, layers=tuple(replace(one, far=None) for one in held.layers))
     result = check(old, locked(mistral(sliding_window=2048)))
     assert result.ok
-    assert "what changes beyond 32 positions, which `spectrope lock` would add" in result.uncovered
+    assert result.lacking == ("what changes beyond 32 positions, which `spectrope lock` would add",)
+    assert ("layer 0", "rotary, base 10000", "rotary, base 10000") in [*result.places()]
+    assert "what changes beyond 32 positions, which" in junit(result)
+    assert "what changes beyond 32 positions, which" in sarif(result, tmp_path / "spectrope.lock")
 
 
 def test_what_was_not_looked_at_is_said():
@@ -106,6 +141,11 @@ def test_what_was_not_looked_at_is_said():
 
 def test_the_window_is_shown():
     (one, *_) = locked(mistral()).layers
-    assert one.applies == "rotary, base 10000, causal window 4096"
+    assert one.described == "rotary, base 10000, causal window 4096"
     (one, *_) = locked(mistral(sliding_window=24)).layers
-    assert one.applies == "rotary, base 10000, causal window 24"
+    assert one.described == "rotary, base 10000, causal window 24"
+
+
+def test_vectors_of_tables_that_a_lock_does_not_hold_are_named():
+    held = locked(FAMILIES["gpt2"]())
+    assert held.outside[0] == "wpe at other than 10 positions up to 24"

@@ -12,11 +12,12 @@ from torch import Tensor
 from spectrope.checkpoints.audit.compare import SLOPE, Discrepancy, compare
 from spectrope.checkpoints.audit.far_encoding import far_differences
 from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, LayerRecord
+from spectrope.checkpoints.audit.text import beyond_length
 from spectrope.console import Shown
 from spectrope.core import ConfigError
 
 COLUMNS = ("layer", "first", "second", "verdict")
-SHIFTS = 4  # Positions by which a table may be read ahead or behind.
+SHIFTS = 3  # Positions by which a table may be read ahead or behind; audits have at least 8.
 EXPLAINED = 0.5  # Share of a difference that a shift may leave.
 TABLED = ("bucketed bias", "lag bias")  # Kinds that are a family alone, whose values are compared besides.
 
@@ -49,6 +50,7 @@ class Difference(Shown):
         layers: What each applies, layer by layer, and where these differ.
         uncompared: Names of layers that were not compared: indexers, linear attention and vision towers.
         unread: Dotted names of modules that were not compared, because no audit reads them.
+        beyond: What was not compared beyond the audited length, in words.
     """
 
     first: str
@@ -57,6 +59,7 @@ class Difference(Shown):
     layers: tuple[LayerDifference, ...]
     uncompared: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -80,12 +83,16 @@ class Difference(Shown):
         )
         for one in self.layers:
             for finding in one.findings:
-                yield f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
+                note = f" ({finding.note})" if finding.note else ""
+                both = f"{finding.expected} against {finding.effective}"
+                yield f"layer {one.layer}: {finding.what}, {both}{note}"
         if self.uncompared:
             names = ", ".join(self.uncompared)
             yield f"Not compared, as indexers, linear attention or vision towers: layers {names}."
         if self.unread:
             yield f"Not compared, without attention that is read: {', '.join(self.unread)}."
+        if self.beyond:
+            yield f"Not compared beyond {self.length} positions: {'; '.join(self.beyond)}."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
@@ -122,7 +129,11 @@ def diff(first: Any, second: Any) -> Difference:
         one.require_layers("diff")
     _check("length", first.length, second.length)
     _check("layers", len(first.layers), len(second.layers))
-    embeddings = embedding_differences(first, second)
+    embeddings = [
+        _embeddings(a, b, max(first.noise, second.noise))
+        for a, b in zip(first.absolutes, second.absolutes, strict=False)
+        if a.term is not None or b.term is not None
+    ]
     layers = [
         _layers(a, b, first.length, max(first.noise, second.noise))
         for a, b in zip(first.layers, second.layers, strict=True)
@@ -130,21 +141,13 @@ def diff(first: Any, second: Any) -> Difference:
     others = [one for audit in (first, second) for one in (*audit.indexers, *audit.decays, *audit.vision)]
     names = tuple(dict.fromkeys(one.name for one in others))
     unread = tuple(dict.fromkeys(name for one in (first, second) for name in (*one.unread, *one.without)))
-    return Difference(first.model, second.model, first.length, (*embeddings, *layers), names, unread)
+    beyond = tuple(dict.fromkeys(one for audit in (first, second) for one in beyond_length(audit)))
+    return Difference(first.model, second.model, first.length, (*embeddings, *layers), names, unread, beyond)
 
 
 def _check(what: str, first: int, second: int) -> None:
     if first != second:
         raise ConfigError(f"two models are compared at the same number of {what}; got {first} and {second}.")
-
-
-def embedding_differences(first: Audit, second: Audit) -> list[LayerDifference]:
-    """What the embeddings of two models add by position, stack by stack, where one of them adds anything."""
-    return [
-        _embeddings(a, b, max(first.noise, second.noise))
-        for a, b in zip(first.absolutes, second.absolutes, strict=False)
-        if a.term is not None or b.term is not None
-    ]
 
 
 def layer_findings(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> list[Discrepancy]:
@@ -189,6 +192,16 @@ def tolerance(noise: float) -> float:
     return max(SLOPE, 10 * noise)
 
 
+def vector_findings(first: Audit, second: Audit) -> list[Discrepancy]:
+    """Where the vectors that embeddings add by position differ, from whichever rows of tables they come."""
+    noise, found = max(first.noise, second.noise), list[Discrepancy]()
+    for a, b in zip(first.absolutes, second.absolutes, strict=False):
+        if (a.term is None) != (b.term is None):
+            found.append(Discrepancy("absolute term", _described(a), _described(b)))
+        found += _terms(a, b, tolerance(noise))
+    return found
+
+
 def _embeddings(a: AbsoluteRecord, b: AbsoluteRecord, noise: float) -> LayerDifference:
     first, second = (_described(one) for one in (a, b))
     if first != second:
@@ -226,11 +239,12 @@ def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Disc
 def _shift(a: Float[Tensor, "t c"], b: Float[Tensor, "t c"]) -> int:
     """By how many positions the second vectors are ahead, if that explains most of the difference; else 0."""
 
-    def apart(by: int) -> float:
-        one, other = (a[by:], b[: len(b) - by]) if by >= 0 else (a[:by], b[-by:])
-        one, other = (x - x.mean(0) for x in (one, other))
-        return (one - other).norm().item() / max(one.norm().item(), 1e-300)
+    most, n = SHIFTS, len(b)
+    inner = b[most : n - most] - b[most : n - most].mean(0)
 
-    most = min(SHIFTS, len(a) // 2)
+    def apart(by: int) -> float:
+        one = a[most + by : n - most + by]
+        return (one - one.mean(0) - inner).norm().item()
+
     best = min(range(-most, most + 1), key=apart)
     return best if apart(best) < EXPLAINED * apart(0) else 0

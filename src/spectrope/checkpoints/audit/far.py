@@ -15,7 +15,7 @@ from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters, trained_before
 from spectrope.checkpoints.audit.exercised import carried_out
-from spectrope.checkpoints.audit.far_encoding import FarEncoding
+from spectrope.checkpoints.audit.far_encoding import GROWTH_AT, FarEncoding
 from spectrope.checkpoints.audit.far_layer import NEAR, FarLayer, declared_at, growth, size_tolerance
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.norms import freed_of_norms, freed_of_scaling
@@ -34,6 +34,7 @@ from spectrope.checkpoints.probes.far import (
 )
 from spectrope.core import SpectropeError
 
+SWITCHING = ("dynamic", "longrope")  # Schedules that turn all positions otherwise in longer sequences.
 SMALL = 32  # Tokens that serving modes have in any model that takes as many.
 
 
@@ -183,7 +184,7 @@ def _ends(declaration: Declaration, length: int, stop: int) -> list[int]:
 
 def switches_after(declaration: Declaration) -> int | None:
     """Tokens after which a schedule turns all positions, also earlier ones, otherwise; None if none does."""
-    switching = [one for one in _schedules(declaration) if one.get("rope_type") in ("dynamic", "longrope")]
+    switching = [one for one in _schedules(declaration) if one.get("rope_type") in SWITCHING]
     return min((trained_before(declaration, one) for one in switching), default=None)
 
 
@@ -278,31 +279,43 @@ def with_far(record: LayerRecord, far: Far) -> LayerRecord:
     return replace(record, verdict="differs", findings=(*record.findings, *wrong))
 
 
-def with_far_encoding(record: LayerRecord, far: Far, declaration: Declaration, length: int) -> LayerRecord:
-    """A record that matches with what the layer applies beyond the audited length.
+def with_far_encoding(
+    record: LayerRecord, far: Far, declaration: Declaration, length: int, trained: int | None
+) -> LayerRecord:
+    """A record with what the layer is declared to apply beyond the audited length.
 
     Args:
         record: Of the layer.
         far: What was looked at there.
         declaration: The configuration.
         length: Of the audit.
+        trained: Positions that the configuration gives the model; None if it says nothing.
     """
-    if record.verdict != "matches":
-        return record
-    mask = record.declared.mask
-    size = mask.size if mask is not None else None
-    end = far.positions[-1] + 1 if far.positions else 0
-    near, at = (declared_at(declaration, record.module, one) for one in (length, end or length))
+    matches, end = record.verdict == "matches", (trained or length) * (2 if _grows(declaration) else 1)
+    near, at = (declared_at(declaration, record.module, one) for one in (length, max(end, length)))
     known, found = (() if one.turning is None else one.turning.frequencies for one in (near, at))
     same = len(found) == len(known) and np.allclose(found, known, rtol=1e-9, atol=0)
-    return replace(
-        record,
-        far=FarEncoding(
-            window="" if size is None else str(mask),
-            seen=size is None or size < length or size in far.windows,
-            length=end,
-            frequencies=() if same else found,
-            gain=None if at.turning is None else at.turning.gain,
-            growth=(at.query_scale or 1.0) if end else 1.0,
-        ),
+    grown = (declared_at(declaration, record.module, one + 1).query_scale for one in GROWTH_AT)
+    mask = record.declared.mask
+    size = mask.size if mask is not None else None
+    limited = size is not None and (trained is None or size < trained)
+    within = size is not None and size < (length if _looks_back(record) else length - 1)
+    encoding = FarEncoding(
+        window=str(mask) if limited else "",
+        window_seen=not limited or (matches and (within or size in far.windows)),
+        length=max(end, length),
+        seen=matches and bool(far.positions) and far.positions[-1] + 1 >= end,
+        frequencies=() if same else found,
+        switch=_switch(declaration, record),
+        gain=None if at.turning is None else at.turning.gain,
+        growth=tuple(one or 1.0 for one in grown),
     )
+    return replace(record, far=encoding)
+
+
+def _switch(declaration: Declaration, record: LayerRecord) -> int:
+    """Tokens after which the layer's schedule turns all positions otherwise; 0 if none does."""
+    own = declaration.of(record.stack)
+    parameters = rope_parameters(own, layer_type(own, record.layer))
+    switching = record.declared.turning is not None and parameters.get("rope_type") in SWITCHING
+    return trained_before(own, parameters) if switching else 0

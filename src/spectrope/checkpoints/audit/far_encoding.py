@@ -6,74 +6,96 @@ from dataclasses import dataclass
 from spectrope.checkpoints.audit.compare import GAIN, Discrepancy
 from spectrope.checkpoints.audit.rotary import FREQUENCY
 
+GROWTH_AT = (2**12, 2**16, 2**20)  # Positions at which growths are kept, whatever length is declared.
 UNLIMITED = "no window or chunk"
-SEEN = "as declared, and looked at there"
-UNSEEN = "as declared; its end was not looked at"
+SEEN = "as declared, and looked at"
+UNSEEN = "as declared; not looked at"
 
 
 @dataclass(frozen=True)
 class FarEncoding:
-    """What a layer that matches its declaration applies beyond the audited length, as it is declared there.
+    """What a layer is declared to apply beyond the audited length.
+
+    If the layer matches its declaration and was looked at there, this is what it applies.
 
     Args:
-        window: Rule of its window or chunk, such as "causal window 4096"; "" if it has none.
-        seen: Whether the end of the window was looked at.
-        length: Of the longest sequence of which tokens were looked at; 0 if none was.
-        frequencies: Radians per position of each pair in it; empty if they are those of the audited length.
-        gain: Factor on the logits of rotated coordinates in it; None if nothing rotates or declares one.
-        growth: Factor on its last query over the first.
+        window: Rule of a window or chunk that ends within the declared length, such as "causal window 4096";
+            "" if there is none.
+        window_seen: Whether its end was looked at and is as declared; True if there is none.
+        length: The declared length, or twice that for a schedule that grows with the length.
+        seen: Whether tokens up to there were looked at and turn as declared.
+        frequencies: Radians per position of each pair in a sequence of this length; empty if they are those
+            of the audited length.
+        switch: Tokens after which a schedule turns all positions otherwise; 0 if none does.
+        gain: Factor on the logits of rotated coordinates in a sequence of this length; None if nothing
+            rotates or declares one.
+        growth: Factor on queries at the positions `GROWTH_AT` over that at the first, by the formula.
     """
 
     window: str = ""
-    seen: bool = True
+    window_seen: bool = True
     length: int = 0
+    seen: bool = False
     frequencies: tuple[float, ...] = ()
+    switch: int = 0
     gain: float | None = None
-    growth: float = 1.0
+    growth: tuple[float, ...] = (1.0,) * len(GROWTH_AT)
 
 
 def far_differences(
-    first: FarEncoding | None, second: FarEncoding | None, within: float = FREQUENCY
+    first: FarEncoding | None, second: FarEncoding | None, within: float = 0.0
 ) -> Iterator[Discrepancy]:
     """Where two layers differ beyond the audited length, if both are known there.
 
     Args:
         first: Of one layer; it is what the other is expected to be.
         second: Of the other layer.
-        within: Relative difference of frequencies that is left to rounding.
+        within: Relative difference of frequencies and factors that is accepted beyond rounding.
     """
     if first is None or second is None:
         return
     if first.window != second.window:
-        note = SEEN if first.seen and second.seen else UNSEEN
+        note = SEEN if first.window_seen and second.window_seen else UNSEEN
         yield Discrepancy("mask", first.window or UNLIMITED, second.window or UNLIMITED, note)
-    if first.length and second.length:
-        yield from _rotation(first, second, within)
-        if abs(second.growth / first.growth - 1) > GAIN:
-            yield Discrepancy("query scale", _growing(first), _growing(second), SEEN)
+    note = SEEN if first.seen and second.seen else UNSEEN
+    yield from (found for kind in (_turning, _gain) for found in kind(first, second, within, note))
+    apart = [abs(b / a - 1) for a, b in zip(first.growth, second.growth, strict=True)]
+    if max(apart) > max(GAIN, within):
+        place = apart.index(max(apart))
+        one, other = (f"grows {x.growth[place]:.5g} times" for x in (first, second))
+        note = f"from position 0 to {GROWTH_AT[place]}, by the declared formula"
+        yield Discrepancy("query scale", one, other, note)
 
 
-def _rotation(first: FarEncoding, second: FarEncoding, within: float) -> Iterator[Discrepancy]:
-    """Where their pairs turn otherwise; a schedule that grows with the length depends on the declared one."""
-    scaled = bool(first.frequencies or second.frequencies)
-    comparable = first.length == second.length and len(first.frequencies) == len(second.frequencies)
-    pairs = zip(first.frequencies, second.frequencies, strict=True) if comparable else ()
-    apart = [abs(b - a) / max(abs(a), abs(b), 1e-300) for a, b in pairs]
-    if (scaled and not comparable) or max(apart, default=0.0) > within:
-        worst = apart.index(max(apart)) if apart else -1
-        yield Discrepancy("frequencies", _turning(first, worst), _turning(second, worst), SEEN)
-    elif comparable and first.gain and second.gain and abs(second.gain / first.gain - 1) > GAIN:
-        one, other = (f"{gain:.5g} in a sequence of {first.length}" for gain in (first.gain, second.gain))
-        yield Discrepancy("attention factor", one, other, SEEN)
+def _turning(first: FarEncoding, second: FarEncoding, within: float, note: str) -> Iterator[Discrepancy]:
+    """Whether pairs turn otherwise in long sequences, or from another length on."""
+    a, b = first.frequencies, second.frequencies
+    if first.switch != second.switch:
+        yield Discrepancy("scaling", _switching(first), _switching(second), note)
+    elif len(a) != len(b):
+        yield Discrepancy("frequencies", _pair(first, -1), _pair(second, -1), note)
+    elif a:
+        apart = [abs(y - x) / max(abs(x), abs(y), 1e-300) for x, y in zip(a, b, strict=True)]
+        if max(apart) > max(FREQUENCY, within):
+            worst = apart.index(max(apart))
+            yield Discrepancy("frequencies", _pair(first, worst), _pair(second, worst), note)
 
 
-def _growing(one: FarEncoding) -> str:
-    return f"grows {one.growth:.5g} times up to position {one.length - 1}"
+def _gain(first: FarEncoding, second: FarEncoding, within: float, note: str) -> Iterator[Discrepancy]:
+    """Whether the factor of long sequences is another."""
+    a, b = first.gain, second.gain
+    if a and b and abs(b / a - 1) > max(GAIN, within):
+        one, other = (f"{x.gain:.5g} in a sequence of {x.length}" for x in (first, second))
+        yield Discrepancy("attention factor", one, other, note)
 
 
-def _turning(one: FarEncoding, pair: int) -> str:
-    """How fast a pair turns in the longest sequence."""
+def _switching(one: FarEncoding) -> str:
+    return f"another schedule after {one.switch} tokens" if one.switch else "one schedule at all lengths"
+
+
+def _pair(one: FarEncoding, pair: int) -> str:
+    """How fast a pair turns in a long sequence."""
     if not one.frequencies:
-        return f"those of short sequences up to position {one.length - 1}"
+        return f"those of short sequences also in one of {one.length}"
     number = pair % len(one.frequencies)
     return f"pair {number} at {one.frequencies[number]:.5g} rad per position in a sequence of {one.length}"

@@ -76,7 +76,7 @@ class LayerRecord:
         scale: Factor on dot products.
         heads: A record per query head.
         reach: How far the pairs turn, for a rotation of a model that states its length.
-        far: What it applies beyond the audited length; None if it does not match, or that was left out.
+        far: What it is declared to apply beyond the audited length; None if that was left out.
     """
 
     module: str

@@ -193,7 +193,7 @@ def _audit(
         further = passes.findings()
         compared, known = tuple(with_further(one, further) for one in compared), every
         if reach:
-            compared = tuple(with_far_encoding(one, far, declaration, length) for one in compared)
+            compared = tuple(with_far_encoding(one, far, declaration, length, trained) for one in compared)
         reason = "it was found in a further pass, and an impact is computed for what the first one finds"
         every = [some + beyond(one, some, inner, reason) for one, some in zip(compared, known, strict=True)]
         embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)

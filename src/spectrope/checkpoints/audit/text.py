@@ -165,13 +165,15 @@ def _of_texts(audit: "Audit") -> str:
     inputs = "; ".join(audit.further)
     further = f" Further passes with {inputs} showed no difference either." if inputs else ""
     beside = f"{_linear(audit)}{_indexing(audit)}"
-    unseen = "; ".join([*beyond_length(audit), *_unserved(audit), *_untried(audit)])
+    beyond = beyond_length(audit, _in_tables(audit))
+    unseen = "; ".join([*beyond, *_unserved(audit), *_untried(audit)])
     return f"{SEEN}{tried}.{further}{alike}{beside} Not checked: {unseen}."
 
 
 def not_checked(audit: "Audit") -> str:
     """What an audit with findings did not look at, beside what its reasons name; "" of a vision tower."""
-    unseen = [*beyond_length(audit), *_untried(audit)]
+    modes = () if audit.serving_modes or audit.unserved else ("serving modes",)
+    unseen = [*beyond_length(audit, _in_tables(audit)), *modes, *_untried(audit)]
     return f"Not checked: {'; '.join(unseen)}." if audit.layers else ""
 
 
@@ -212,10 +214,20 @@ def _indexing(audit: "Audit") -> str:
     )
 
 
-def beyond_length(audit: "Audit") -> list[str]:
-    """Positions and windows beyond the audited length that were not looked at, in words."""
-    far, end = audit.far, max((one.length for one in audit.absolutes if one.table), default=0)
-    seen = f", except in the embeddings' tables, up to position {end - 1}" if end > audit.length else ""
+def _in_tables(audit: "Audit") -> str:
+    """Which positions beyond the audited length were looked at in the tables of embeddings."""
+    end = max((one.length for one in audit.absolutes if one.table), default=0)
+    return f", except in the embeddings' tables, up to position {end - 1}" if end > audit.length else ""
+
+
+def beyond_length(audit: "Audit", seen: str = "") -> list[str]:
+    """Positions and windows beyond the audited length that were not looked at, in words.
+
+    Args:
+        audit: The audit.
+        seen: An exception from them, as the end of a clause.
+    """
+    far = audit.far
     if far is None or not (far.positions or far.windows or far.unchecked):
         return [f"positions from {audit.length} on{seen}"]
     beyond = [position for position in far.positions if position >= audit.length]

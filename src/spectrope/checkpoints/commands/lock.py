@@ -59,7 +59,7 @@ class Lock(Checkpoints):
         if self.json:
             print_json(to_dict(held))
             return 0
-        rows = [(one.name, one.applies, one.verdict) for one in held.every_layer]
+        rows = [(one.name, one.described, one.verdict) for one in held.every_layer]
         table(f"{held.named}, {held.length} positions in {held.dtype}", COLUMNS, rows)
         for one in held.every_layer:
             for finding in one.findings:

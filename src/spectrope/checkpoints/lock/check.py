@@ -11,7 +11,6 @@ import polars as pl
 from spectrope.checkpoints.audit.anchored import anchored
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
 from spectrope.checkpoints.audit.far_encoding import far_differences
-from spectrope.checkpoints.audit.rotary import FREQUENCY
 from spectrope.checkpoints.lock.decays import decay_moves
 from spectrope.checkpoints.lock.move import Move, new_findings
 from spectrope.checkpoints.lock.records import (
@@ -29,6 +28,7 @@ from spectrope.console import Shown
 COLUMNS = ("where", "locked", "now", "verdict")
 OF_FREQUENCIES = ("SPE101", "SPE102")  # Codes of findings that a departure of frequencies explains.
 Beside = TypeVar("Beside", LockedDecay, LockedVision)
+AnyLayer = LockedLayer | LockedDecay | LockedVision
 MovesOf = Callable[[Beside, Beside, float], Iterator[Move]]
 UNCOMPARED = "kernels of heads were not compared, because query or key weights differ from the locked ones"
 SAME_WEIGHTS = 1e-3  # Relative difference of the norms of queries and keys that is left to rounding.
@@ -64,14 +64,18 @@ class CheckedLock(Shown):
     @property
     def uncovered(self) -> tuple[str, ...]:
         """Parts of the model that the lock does not hold, in words."""
+        unread = (name for name in self.after.unread if name in self.before.unread)
+        return *self.lacking, *unread, *self.after.outside
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What the lock does not hold and a new one would, in words."""
         held = {one.name for one in self.before.every_layer}
         added = ", ".join(f"layer {one.name}" for one in self.after.every_layer if one.name not in held)
         missing = [added] if added else []
         if any(one.far is None and now.far is not None for one, now in self._both()):
             missing.append(f"what changes beyond {self.before.length} positions")
-        unlocked = tuple(f"{one}, which `spectrope lock` would add" for one in missing)
-        unread = (name for name in self.after.unread if name in self.before.unread)
-        return *unlocked, *unread, *self.after.outside
+        return tuple(f"{one}, which `spectrope lock` would add" for one in missing)
 
     def _both(self) -> Iterator[tuple[LockedLayer, LockedLayer]]:
         """Layers of the lock that are there now, too."""
@@ -107,8 +111,8 @@ class CheckedLock(Shown):
         for one in self.before.embeddings:
             yield f"embeddings of {one.block}", one.table or "no table", _table_of(self.after, one.block)
         for one in self.before.every_layer:
-            now = layers[one.name].applies if one.name in layers else "missing"
-            yield f"layer {one.name}", one.applies, now
+            both = one, layers.get(one.name)
+            yield f"layer {one.name}", *_in_words(*both)
         modes = {one.path: one.verdict for one in self.after.paths}
         for one in self.before.paths:
             yield f"serving mode {one.path}", one.verdict, modes.get(one.path, "missing")
@@ -128,11 +132,8 @@ class CheckedLock(Shown):
         if self.moves:
             yield f"Changed since the lock: {self.between}."
         if self.other_weights:
-            yield (
-                f"The kernels of heads were not compared in {', '.join(self.other_weights)}, because their "
-                f"query or key weights differ from the locked ones. If this was intended, run `spectrope "
-                f"lock` again."
-            )
+            layers = ", ".join(self.other_weights)
+            yield f"{layers}: {UNCOMPARED}. If this was intended, run `spectrope lock` again."
         if self.uncovered:
             yield f"Not in the lock, so not compared: {'; '.join(self.uncovered)}."
 
@@ -177,7 +178,7 @@ def check(before: Lock, after: Lock) -> CheckedLock:
         if (now := layers.get(one.name)) is None:
             continue
         differing = compare(anchored(one.encoding), now.encoding, before.length, noise)
-        of_layer = list(_encoding(one, now, differing))
+        of_layer = list(_encoding(one, now, differing)) or list(_far(one, now))
         if not _same_weights(one, now, noise):
             others.append(f"layer {one.name}")
         elif not differing and not of_layer:
@@ -194,12 +195,19 @@ def check(before: Lock, after: Lock) -> CheckedLock:
     return CheckedLock(before, after, tuple(moves), tuple(others))
 
 
+def _in_words(before: AnyLayer, after: AnyLayer | None) -> tuple[str, str]:
+    """What a layer applied and applies, without windows if the lock holds none beyond its positions."""
+    if isinstance(before, LockedLayer) and isinstance(after, LockedLayer) and before.far is None:
+        return before.applies, after.applies
+    return before.described, "missing" if after is None else after.described
+
+
 def _coverage(before: Lock, after: Lock) -> Iterator[Move]:
     """Layers that are missing, or whose attention is no longer read."""
     known = {one.name for one in after.every_layer}
     for one in before.every_layer:
         if one.name not in known:
-            yield Move(f"layer {one.name}", "layers", one.applies, "missing")
+            yield Move(f"layer {one.name}", "layers", one.described, "missing")
     for name in sorted(set(after.unread) - set(before.unread)):
         yield Move(name, "layers", "read", "an unsupported form of attention")
 
@@ -222,13 +230,17 @@ def _beside(
 def _encoding(before: LockedLayer, after: LockedLayer, differing: list[Discrepancy]) -> Iterator[Move]:
     """Where a layer applies another encoding beyond its tolerance, and what the audit newly finds there."""
     where, seen = f"layer {before.name}", {one.what for one in differing}
-    within = max(FREQUENCY, before.tolerance)
     for one in differing:
         departure = one.residual if one.residual is not None else _departure(one, before, after)
         if departure > before.tolerance:
             yield Move(where, one.what, one.expected, one.effective, one.head, _declaration(before, after))
     yield from new_findings(where, before.findings, after.findings, seen)
-    for one in far_differences(before.far, after.far, within) if not differing else ():
+
+
+def _far(before: LockedLayer, after: LockedLayer) -> Iterator[Move]:
+    """Where a layer applies another encoding beyond the lock's positions."""
+    where = f"layer {before.name}"
+    for one in far_differences(before.far, after.far, before.tolerance):
         yield Move(where, one.what, one.expected, one.effective, note=one.note)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -125,7 +125,7 @@ def _held(
         ),
         decays=tuple(map(_decay, found.decays)),
         vision=tuple(map(_vision, found.vision)),
-        outside=tuple(filter(None, (*found.without, found.unseen, *found.unexercised, *_beyond(found)))),
+        outside=tuple(filter(None, (*found.without, found.unseen, *found.unexercised, *_unheld(found)))),
     )
 
 
@@ -185,7 +185,7 @@ def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
     return LockedLayer(
         name=record.name,
         module=record.module,
-        applies=", ".join(filter(None, (record.effective.describe(turning), _window(record)))),
+        applies=record.effective.describe(turning),
         declared=record.declared.describe(turning),
         verdict=record.verdict,
         findings=_told(record.findings),
@@ -195,16 +195,14 @@ def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
     )
 
 
-def _window(record: LayerRecord) -> str:
-    """The window or chunk of a layer in words, as declared if it ends beyond the lock's positions."""
-    mask = record.effective.mask
-    measured = "" if mask is None or mask.size is None else str(mask)
-    return measured if record.far is None else record.far.window or measured
-
-
-def _beyond(audit: Audit) -> tuple[str, ...]:
-    """What lies beyond the lock's positions and was not looked at, in words."""
-    return (*beyond_length(audit),) if audit.layers else ()
+def _unheld(audit: Audit) -> Iterator[str]:
+    """What a lock lacks of the embeddings, and what was not looked at beyond its positions, in words."""
+    for one in audit.absolutes:
+        if one.term is not None and len(one.term) > len(_places(one)):
+            table = one.table or f"what embeddings of {one.block} add"
+            yield f"{table} at other than {len(_places(one))} positions up to {_places(one)[-1]}"
+    if audit.layers:
+        yield from beyond_length(audit)
 
 
 def _decay(record: DecayRecord) -> LockedDecay:
@@ -251,8 +249,7 @@ def _head(record: HeadRecord, query: float, key: float, scale: float, noise: flo
 
 
 def _embeddings(record: AbsoluteRecord, noise: float) -> LockedEmbeddings:
-    term = record.term
-    places = [] if term is None else [place for place in (0, *KEPT) if place < len(term)]
+    term, places = record.term, _places(record)
     return LockedEmbeddings(
         block=record.block,
         table=record.table,
@@ -261,3 +258,9 @@ def _embeddings(record: AbsoluteRecord, noise: float) -> LockedEmbeddings:
         norms=() if term is None else tuple(term[places].double().norm(dim=-1).tolist()),
         tolerance=tolerance(noise),
     )
+
+
+def _places(record: AbsoluteRecord) -> list[int]:
+    """Positions at which a lock keeps the norms of what embeddings add: the first ones, and every eighth."""
+    kept = (0, *KEPT, *range(KEPT[-1] + 8, record.length, 8))
+    return [] if record.term is None else [place for place in kept if place < len(record.term)]

@@ -50,7 +50,10 @@ class LockFile(pytest.File):
         held = read_lock(self.path)
         layers = parse_layers(held.layers_taken) if held.layers_taken else None
         model = open_model(source_of(held, self.path), layers=layers)
-        return checked(held, part_of(model, held.part) if held.part else model, unwatched)
+        result = checked(held, part_of(model, held.part) if held.part else model, unwatched)
+        if result.lacking:
+            warnings.warn(f"{self.path.name} lacks {'; '.join(result.lacking)}", stacklevel=1)
+        return result
 
 
 class LockedPlace(pytest.Item):
@@ -87,7 +90,8 @@ def assert_encoding() -> Callable[..., None]:
     """A function `assert_encoding(model, lock=None)`.
 
     With a lock, or the path of one, it fails if the model has changed since, and warns if kernels of heads
-    could not be compared; without one, it fails if the model does not apply what its configuration declares.
+    could not be compared or the lock lacks what a new one would hold; without one, it fails if the model does
+    not apply what its configuration declares.
     """
     return _assert_encoding
 
@@ -109,3 +113,5 @@ def _assert_encoding(model: Any, lock: Any = None) -> None:
         pytest.fail(str(result), pytrace=False)
     if not result.whole:
         warnings.warn(f"{', '.join(result.other_weights)}: {UNCOMPARED}", stacklevel=2)
+    if result.lacking:
+        warnings.warn(f"the lock lacks {'; '.join(result.lacking)}", stacklevel=2)

@@ -62,6 +62,14 @@ class LockedLayer(Configured):
     heads: tuple[LockedHead, ...]
     far: FarEncoding | None = None
 
+    @property
+    def described(self) -> str:
+        """What it applies in words, with its window or chunk."""
+        mask = self.encoding.mask
+        measured = "" if mask is None or mask.size is None else str(mask)
+        window = (self.far and self.far.window) or measured
+        return f"{self.applies}, {window}" if window else self.applies
+
 
 @dataclass(frozen=True, kw_only=True)
 class LockedDecay(Configured):
@@ -84,7 +92,7 @@ class LockedDecay(Configured):
     findings: tuple[str, ...] = ()
 
     @property
-    def applies(self) -> str:
+    def described(self) -> str:
         """What it applies, in words."""
         if not self.rates:
             return "linear attention, decay not measured"
@@ -112,7 +120,7 @@ class LockedVision(Configured):
     findings: tuple[str, ...] = ()
 
     @property
-    def applies(self) -> str:
+    def described(self) -> str:
         """What it applies, in words."""
         return "no known rotation" if self.turning is None else self.turning.describe()
 

@@ -43,6 +43,8 @@ def junit(checked: CheckedLock) -> str:
             failure.text = "\n".join([*map(str, moves), f"changed since the lock: {checked.between}"])
         elif where in skipped:
             ElementTree.SubElement(case, "skipped", {"message": UNCOMPARED})
+    if checked.uncovered:
+        ElementTree.SubElement(suite, "system-out").text = f"Not compared: {'; '.join(checked.uncovered)}."
     suites = ElementTree.Element("testsuites", counts)
     suites.append(suite)
     ElementTree.indent(suites)
@@ -50,13 +52,14 @@ def junit(checked: CheckedLock) -> str:
 
 
 def sarif(checked: CheckedLock, path: Path) -> str:
-    """What changed, as SARIF 2.1.0 with places in the lock's file, and a notification per layer whose heads
-    could not be compared."""
+    """What changed, as SARIF 2.1.0 with places in the lock's file, and notifications of layers whose heads
+    could not be compared and of what else was not compared."""
     codes = sorted({move.code for move in checked.moves})
     driver = {"name": "spectrope", "version": __version__, "rules": [_rule(code) for code in codes]}
     lines = [_result(move, checked.between, path, codes.index) for move in checked.moves]
-    texts = [{"text": f"{one}: {UNCOMPARED}"} for one in checked.other_weights]
-    notes = [{"level": "warning", "message": text} for text in texts]
+    said = [("warning", f"{one}: {UNCOMPARED}") for one in checked.other_weights]
+    said += [("note", f"Not compared: {one}.") for one in checked.uncovered]
+    notes = [{"level": level, "message": {"text": text}} for level, text in said]
     ran = {"executionSuccessful": True, "toolExecutionNotifications": notes}
     run = {"tool": {"driver": driver}, "invocations": [ran], "results": lines}
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}

@@ -3,10 +3,8 @@
 import csv
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TextIO
 
 from spectrope.checkpoints.trackers.base import Tracker
 from spectrope.core import ConfigError
@@ -22,15 +20,19 @@ class CsvFile(Tracker, name="csv"):
         """Begin a file, and keep the settings of the run beside it.
 
         Raises:
-            ConfigError: If the run's name is no name of a file.
+            ConfigError: If the run's name is no name of a file, or its settings cannot be written as JSON.
         """
         name = self.run or "metrics"
-        if Path(name).name != name:
+        if Path(name).name != name or not name.isprintable():
             raise ConfigError(f"run names the tracker's file, so it must be a plain name; got {name!r}.")
-        self.file = _new_file(self.folder, name)
-        if self.config:
+        try:
             settings = json.dumps(self.config, indent=2, default=str)
-            Path(self.file.name).with_suffix(".json").write_text(settings, encoding="utf-8")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"config must be settings that JSON can hold: {error}.") from None
+        path = _unused(self.folder, name)
+        self.file = path.open("x", newline="", encoding="utf-8")
+        if self.config:
+            path.with_suffix(".json").write_text(settings, encoding="utf-8")
         self.lines = csv.writer(self.file)
         self.lines.writerow(("step", "name", "value"))
 
@@ -44,10 +46,8 @@ class CsvFile(Tracker, name="csv"):
         self.file.close()
 
 
-def _new_file(folder: Path, name: str) -> TextIO:
-    """A file that was not there, whatever other processes begin at the same time."""
-    for number in count(1):
-        path = folder / (f"{name}.csv" if number == 1 else f"{name}-{number}.csv")
-        with suppress(FileExistsError):
-            return path.open("x", newline="", encoding="utf-8")
-    raise AssertionError
+def _unused(folder: Path, name: str) -> Path:
+    """The first file of this name, else numbered, that is not there, nor settings beside it."""
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    paths = (folder / f"{one}.csv" for one in names)
+    return next(path for path in paths if not path.exists() and not path.with_suffix(".json").exists())

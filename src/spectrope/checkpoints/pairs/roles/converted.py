@@ -1,6 +1,8 @@
 """A converted checkpoint against its source."""
 
-from spectrope.checkpoints.audit.diff import embedding_differences, layer_findings
+from dataclasses import replace
+
+from spectrope.checkpoints.audit.diff import layer_findings, vector_findings
 from spectrope.checkpoints.audit.records import LayerRecord
 from spectrope.checkpoints.pairs.base import PairRole, Verdict
 from spectrope.checkpoints.pairs.compare import layer_pairs, noise_of, orders, other_sizes, rows_of
@@ -29,8 +31,7 @@ class Converted(PairRole, name="converted"):
         if not sizes:
             verdict.obstacles += [
                 Obstacle("embeddings", one.what, one.expected, one.effective, second.name, one.note)
-                for stack in embedding_differences(first.audit, second.audit)
-                for one in stack.findings
+                for one in vector_findings(first.audit, second.audit)
             ]
             for source, converted, place in layer_pairs(first, second):
                 self._layer(verdict, source, converted, place, first, second)
@@ -50,7 +51,8 @@ class Converted(PairRole, name="converted"):
         q, k = orders(first, second, place, EXACT - 4 * noise)
         heads = q.heads if q is not None and q.heads else tuple(range(len(source.heads)))
         same = same_logits(first.calls[place], second.calls[place], heads, noise)
-        findings = layer_findings(source, converted, first.audit.length, noise)
+        ordered = replace(converted, heads=tuple(converted.heads[head] for head in heads))
+        findings = layer_findings(source, ordered, first.audit.length, noise)
         repaired = _repaired(source, converted, q, k)
         obstacles = [
             Obstacle(where, one.what, one.expected, one.effective, second.name, one.note)

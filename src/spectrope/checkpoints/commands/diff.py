@@ -24,11 +24,10 @@ ROLE_HELP = "Relation of the other checkpoints to the first: draft, adapter, mer
 class Diff(Checkpoints):
     """Compare the positional encodings that two checkpoints apply.
 
-    Configurations are used only beyond the compared length, for windows and frequencies. Learned positions are
-    compared by the measured vectors and biases; content is not compared. The exit code is 0 if no layer that
-    was compared differs, and 1 otherwise. With a role,
-    the command decides whether the checkpoints fit together for that purpose; the exit code is then 0 for
-    yes, 1 for no, and 3 if it cannot be decided.
+    Configurations are used only beyond the compared length, for windows and frequencies. Learned positions
+    are compared by the measured vectors and biases; content is not compared. The exit code is 0 if no layer
+    that was compared differs, and 1 otherwise. With a role, the command decides whether the checkpoints fit
+    together for that purpose; the exit code is then 0 for yes, 1 for no, and 3 if it cannot be decided.
 
     Examples:
     $ spectrope diff original/ converted/ --role converted

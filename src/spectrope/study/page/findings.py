@@ -274,8 +274,8 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     shown = deep.lost > deep.gained and deep.p <= LEVEL
     words = "fewer" if shown else "not shown to be fewer"
     yield (
-        f"**In models of {pairs.n_layers} layers RoPE's deposits are {words} with dropout** (exploratory, "
-        "and no verdict on claim 4, which takes models as deep as the paper's). In the first two thirds of "
+        f"**In models of {pairs.n_layers} layers RoPE's deposits are {words} with dropout** (exploratory: "
+        "claim 4 below has the verdict, or the reason why there is none). In the first two thirds of "
         f"the layers RoPE has a deposit {deep.words()}. In the first half, by which claims 3 and 4 are "
         f"judged, it has one {half.words()}. At 0.1, runs with a deposit in any layer: {deposits_by_name}."
         f"{_without_dropout(pairs)}"

@@ -237,14 +237,15 @@ def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Disc
 
 
 def _shift(a: Float[Tensor, "t c"], b: Float[Tensor, "t c"]) -> int:
-    """By how many positions the second vectors are ahead, if that explains most of the difference; else 0."""
+    """By how many positions the second vectors are ahead, if that explains most of the difference; else 0.
 
-    most, n = SHIFTS, len(b)
-    inner = b[most : n - most] - b[most : n - most].mean(0)
+    The same inner positions of the second are compared at every shift.
+    """
+    end = len(b) - SHIFTS
 
     def apart(by: int) -> float:
-        one = a[most + by : n - most + by]
-        return (one - one.mean(0) - inner).norm().item()
+        gap = a[SHIFTS + by : end + by] - b[SHIFTS:end]
+        return (gap - gap.mean(0)).norm().item()
 
-    best = min(range(-most, most + 1), key=apart)
+    best = min(range(-SHIFTS, SHIFTS + 1), key=apart)
     return best if apart(best) < EXPLAINED * apart(0) else 0

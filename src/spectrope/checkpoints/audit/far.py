@@ -304,7 +304,7 @@ def with_far_encoding(
         window=str(mask) if limited else "",
         window_seen=not limited or (matches and (within or size in far.windows)),
         length=max(end, length),
-        seen=matches and bool(far.positions) and far.positions[-1] + 1 >= end,
+        seen=matches and end <= max((length, *(one + 1 for one in far.positions))),
         frequencies=() if same else found,
         switch=_switch(declaration, record),
         gain=None if at.turning is None else at.turning.gain,

@@ -172,15 +172,18 @@ def _of_texts(audit: "Audit") -> str:
 
 def not_checked(audit: "Audit") -> str:
     """What an audit with findings did not look at, beside what its reasons name; "" of a vision tower."""
-    modes = () if audit.serving_modes or audit.unserved else ("serving modes",)
-    unseen = [*beyond_length(audit, _in_tables(audit)), *modes, *_untried(audit)]
+    unseen = [*beyond_length(audit, _in_tables(audit)), *_modes(audit), *_untried(audit)]
     return f"Not checked: {'; '.join(unseen)}." if audit.layers else ""
 
 
 def _unserved(audit: "Audit") -> list[str]:
     """Serving modes and parts of the model that were not looked at."""
-    modes = "" if audit.serving_modes or audit.unserved else "serving modes"
-    return [one for one in (modes, *audit.unserved, audit.unseen) if one]
+    return [one for one in (*_modes(audit), *audit.unserved, audit.unseen) if one]
+
+
+def _modes(audit: "Audit") -> list[str]:
+    """Serving modes, if all of them were left out."""
+    return [] if audit.serving_modes or audit.unserved else ["serving modes"]
 
 
 def _untried(audit: "Audit") -> list[str]:

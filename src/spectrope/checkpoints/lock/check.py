@@ -111,8 +111,7 @@ class CheckedLock(Shown):
         for one in self.before.embeddings:
             yield f"embeddings of {one.block}", one.table or "no table", _table_of(self.after, one.block)
         for one in self.before.every_layer:
-            both = one, layers.get(one.name)
-            yield f"layer {one.name}", *_in_words(*both)
+            yield f"layer {one.name}", *_in_words(one, layers.get(one.name))
         modes = {one.path: one.verdict for one in self.after.paths}
         for one in self.before.paths:
             yield f"serving mode {one.path}", one.verdict, modes.get(one.path, "missing")

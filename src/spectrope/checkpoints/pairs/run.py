@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from torch import nn
 
 from spectrope.checkpoints.audit.run import audit, default_length
+from spectrope.checkpoints.audit.text import beyond_length
 from spectrope.checkpoints.pairs.base import ROLES
 from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.records import PairAudit
@@ -80,13 +81,15 @@ def _unread(members: Sequence[Member]) -> Iterator[str]:
 
 
 def _uncompared(members: Sequence[Member]) -> Iterator[str]:
-    """Blocks without softmax attention, and layers of which no role compares anything."""
+    """Blocks without softmax attention, layers of which no role compares anything, and far positions."""
     audits = [member.audit for member in members]
     blocks = [name for audit in audits for name in audit.without]
     layers = [one for audit in audits for one in (*audit.indexers, *audit.decays, *audit.vision)]
     names = dict.fromkeys((*blocks, *(f"layer {one.name}" for one in layers)))
     if names:
         yield f"Not compared: {', '.join(names)}."
+    beyond = dict.fromkeys(one for audit in audits for one in beyond_length(audit))
+    yield f"Not compared beyond {audits[0].length} positions: {'; '.join(beyond)}."
 
 
 def _names(roles: tuple[str, str], n: int) -> tuple[str, ...]:

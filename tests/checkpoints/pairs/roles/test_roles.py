@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import transformers
 from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
 from tests.checkpoints.audit.test_far import mistral
 from tests.checkpoints.audit.test_zoo import model_of
@@ -181,6 +182,7 @@ def test_blocks_without_attention_are_named():
     model = model_of("lfm2")
     found = pair(model, model, role="converted")
     assert "Not compared: layers.0." in found.notes
+    assert found.notes[-1].startswith("Not compared beyond 48 positions: ")
 
 
 TABLES = {
@@ -218,3 +220,48 @@ def test_a_conversion_keeps_tables_and_biases_and_training_moves_them():
     found = pair(model, other, role="converted")
     assert {(one.where.split()[0], one.code) for one in found.obstacles} == {("layer", "SPE401")}
     assert pair(model, model, role="converted").ok
+
+
+@pytest.mark.parametrize("trained", [1, 2, 3])
+def test_training_of_the_first_rows_of_a_smooth_table_is_no_shift(trained):
+    model = FAMILIES["gpt2"]()
+    table = model.transformer.wpe.weight.data
+    angles = torch.arange(1, 7) * torch.arange(len(table))[:, None] * torch.pi / 512
+    generator = torch.Generator().manual_seed(trained)
+    mixed = torch.randn(12, table.shape[1], generator=generator)
+    table.copy_(0.1 * torch.cat([angles.sin(), angles.cos()], 1) @ mixed)
+    other = copy.deepcopy(model)
+    rows = other.transformer.wpe.weight.data[:trained]
+    rows += 0.3 * torch.randn(rows.shape, generator=generator)
+    for role in ("finetuned", "merge"):
+        assert pair(model, other, role=role).ok, role
+
+
+def test_a_conversion_may_keep_its_table_at_other_rows():
+    """As from BERT, which begins at row 0, to RoBERTa, which begins behind its padding."""
+    sizes = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "type_vocab_size": 2}
+    source = transformers.BertModel(transformers.BertConfig(**sizes, max_position_embeddings=128)).eval()
+    fields = transformers.RobertaConfig(**sizes, max_position_embeddings=130, pad_token_id=1)
+    converted = transformers.RobertaModel(fields).eval()
+    converted.config.layer_norm_eps = source.config.layer_norm_eps
+    weights, name = source.state_dict(), "embeddings.position_embeddings.weight"
+    weights[name] = torch.cat([torch.zeros(2, 64), weights[name]])
+    converted.load_state_dict(weights, strict=False)
+    found = pair(source, converted, role="converted")
+    assert found.answer == "yes", str(found)
+
+
+def test_heads_of_a_conversion_may_be_permuted_with_their_biases():
+    model, order = FAMILIES["t5"](), [1, 0, 3, 2]
+    other = copy.deepcopy(model)
+    for module in other.modules():
+        if type(module).__name__ == "T5Attention":
+            for one in (module.q, module.k, module.v):
+                one.weight.data = one.weight.data.unflatten(0, (4, -1))[order].flatten(0, 1)
+            module.o.weight.data = module.o.weight.data.unflatten(1, (4, -1))[:, order].flatten(1, 2)
+            if module.has_relative_attention_bias:
+                table = module.relative_attention_bias
+                table.weight.data = table.weight.data[:, order]
+    found = pair(model, other, role="converted")
+    assert found.answer == "yes", str(found)

@@ -92,7 +92,7 @@ class Difference(Shown):
         if self.unread:
             yield f"Not compared, without attention that is read: {', '.join(self.unread)}."
         if self.beyond:
-            yield f"Not compared beyond {self.length} positions: {'; '.join(self.beyond)}."
+            yield f"Not compared: {'; '.join(self.beyond)}."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""

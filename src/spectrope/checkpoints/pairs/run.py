@@ -89,7 +89,7 @@ def _uncompared(members: Sequence[Member]) -> Iterator[str]:
     if names:
         yield f"Not compared: {', '.join(names)}."
     beyond = dict.fromkeys(one for audit in audits for one in beyond_length(audit))
-    yield f"Not compared beyond {audits[0].length} positions: {'; '.join(beyond)}."
+    yield f"Not compared: {'; '.join(beyond)}."
 
 
 def _names(roles: tuple[str, str], n: int) -> tuple[str, ...]:

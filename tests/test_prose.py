@@ -112,3 +112,14 @@ def test_idioms_are_left_behind(texts, pattern):
         for match in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE)
     ]
     assert not found, f"write {LEFT_BEHIND[pattern]} in place of {', '.join(found)}"
+
+
+def test_no_docstring_is_broken_by_quotes_of_joined_strings():
+    broken = [
+        f"{path.name}:{node.lineno if isinstance(node, ast.ClassDef | ast.FunctionDef) else 1}"
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and re.search(r'"\s*\n\s*"', ast.get_docstring(node, clean=False) or "")
+    ]
+    assert broken == []

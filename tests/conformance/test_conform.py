@@ -169,6 +169,15 @@ def test_a_function_that_offers_nothing_is_not_right():
         conform(offers_nothing, only=[RotaryCell()])
 
 
+def test_the_layout_of_a_rotation_in_the_wrong_sense_is_found():
+    def backwards(x: Tensor, positions: Tensor) -> Tensor:
+        return everything(x, -positions, layout="halves")
+
+    found = conform(backwards, only=[RotaryCell(layout=layout) for layout in ("halves", "interleaved")])
+    verdicts = {one.cell.layout: one.verdict for one in found.results if one.direction == "forward"}
+    assert verdicts == {"halves": "wrong", "interleaved": "not offered"}
+
+
 def test_what_was_not_looked_at_is_counted():
     found = conform(refuses, only=[RotaryCell()])
     assert "Not offered, and therefore not tested: 1 of 2 cases." in str(list(found.parts()))

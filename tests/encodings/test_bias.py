@@ -10,7 +10,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi, alibi_slopes
-from spectrope.encodings.base import ENCODINGS, Encoding
+from spectrope.encodings.base import ENCODINGS, Encoding, Form
 from spectrope.encodings.factorised import FactorisedTable
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.t5 import T5, t5_bucket
@@ -134,6 +134,8 @@ def test_a_bias_of_the_lag_that_nothing_adds_is_refused():
                 return lag[..., None]
 
     class Kept(Encoding):
+        form = Form.DOT_PLUS_LAG
+
         def lag_bias(self, lag):
             return lag[..., None].float()
 
@@ -141,3 +143,23 @@ def test_a_bias_of_the_lag_that_nothing_adds_is_refused():
             return self.lag_bias(ctx.lag).movedim(-1, -3)
 
     assert Kept()(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4))[0, 0].tolist() == [[0, -1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("method", "needed"), [("logits", "GENERAL"), ("read", "GENERAL"), ("bias", "DOT_PLUS_BIAS")]
+)
+def test_a_method_that_the_declared_form_leaves_unused_is_refused(method, needed):
+    told = (
+        rf"Own\.{method} would be ignored by implementations for the form DOT; .*Form\.{needed}` in the class"
+    )
+    own = {method: lambda self, *of_call: None}
+    with pytest.raises(ConfigError, match=told):
+        type("Own", (Encoding,), own)()
+    assert type("Own", (Encoding,), own | {"form": Form[needed]})().form is Form[needed]
+
+
+def test_a_form_that_is_set_for_the_configuration_is_trusted():
+    def setup(self, config):
+        self.form = Form.GENERAL
+
+    assert type("Own", (Encoding,), {"setup": setup, "logits": lambda self, ctx: None})().form is Form.GENERAL

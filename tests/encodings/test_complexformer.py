@@ -22,6 +22,14 @@ def test_angles_of_content_and_position_are_scaled_per_head():
         assert_close(logits[0, h, i, j], expected)
 
 
+def test_arguments_are_scaled_before_their_difference_is_taken():
+    encoding = ComplexFormer(n_heads=1, head_dim=2).double()
+    with torch.no_grad():
+        encoding.content.fill_(0.5)
+    q, k = (torch.tensor([math.cos(x), math.sin(x)]).double().view(1, 1, 1, 2) for x in (3.0, -3.0))
+    assert_close(encoding(q, k).item(), math.cos(0.5 * 6.0) / math.sqrt(2))  # not of 6 - 2 pi, between them
+
+
 def test_it_starts_as_rope():
     for layout in ("adjacent", "halves"):
         encoding = ComplexFormer(n_heads=H, head_dim=D, pairs=layout).double()

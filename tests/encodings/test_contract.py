@@ -227,6 +227,7 @@ class Peeking(Encoding):
 class Telling(Encoding):
     """Declares no dependence on tokens, yet adds their product once more, which is as bilinear."""
 
+    form = Form.DOT_PLUS_BIAS
     tags = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE})
 
     def bias(self, ctx: Context) -> Tensor:

@@ -20,3 +20,9 @@ def test_the_bias_counts_equal_bits():
     for i, j in [(0, 0), (7, 2), (5, 4), (1, 6)]:
         equal = sum(a == b for a, b in zip(codes[i], codes[j], strict=True))
         assert float(bias[0, 0, i, j]) == 0.5 * equal
+
+
+def test_codes_repeat_after_twice_as_many_positions_as_the_bits_number():
+    position = torch.arange(64)
+    assert torch.equal(gray_code(position, 3), gray_code(position + 2**4, 3))
+    assert not torch.equal(gray_code(position, 3), gray_code(position + 2**3, 3))

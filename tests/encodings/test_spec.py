@@ -3,7 +3,7 @@
 import pytest
 
 from spectrope.core.errors import ConfigError, UnknownNameError
-from spectrope.encodings import ALiBi, Geometric, NoPE, PerLayer, RoPE, Sinusoidal, Sum, YaRN
+from spectrope.encodings import ALiBi, Geometric, LongRoPE, NoPE, PerLayer, RoPE, Sinusoidal, Sum, YaRN
 from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.spec import parse_encoding, read_value
 from spectrope.lab.training.scales import experiment
@@ -33,6 +33,14 @@ from spectrope.lab.training.scales import experiment
                     Group(heads=20, encoding=ALiBi.Config()),
                 ),
             ),
+        ),
+        (
+            "rope:longrope,long_factors=[1, 2],short_factors=[1, 1]:head_dim=4",
+            RoPE.Config(head_dim=4, schedule=LongRoPE(long_factors=(1.0, 2.0), short_factors=(1.0, 1.0))),
+        ),
+        (
+            'sum:rope:schedule={"kind": "yarn", "factor": 8}+alibi',
+            Sum.Config(parts=(RoPE.Config(schedule=YaRN(factor=8.0)), ALiBi.Config())),
         ),
         ("per_layer:rope+nope", PerLayer.Config(layers=(RoPE.Config(), NoPE.Config()))),
     ],

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Scope, Tag
+from spectrope.encodings.laws import check_laws
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.relative import RelativeTable
@@ -117,3 +118,13 @@ def test_parts_that_would_undo_each_other_are_refused(cubed):
 def test_a_sum_of_nothing_is_refused():
     with pytest.raises(ConfigError, match=r"Sum.Config.parts must be at least one encoding"):
         Sum.Config(parts=())
+
+
+@pytest.mark.parametrize("other", ["xpos", "drope"])
+def test_rotations_of_the_same_pairs_keep_the_lag(other):
+    rotations = (RoPE.Config(head_dim=8), ENCODINGS.config(other)(head_dim=8))
+    laws = {check.law: check for check in check_laws(Sum(parts=rotations))}
+    assert laws[Tag.SHIFT_INVARIANT].declared
+    assert laws[Tag.SHIFT_INVARIANT].honest
+    crossed = (rotations[0], ENCODINGS.config(other)(head_dim=8, pairs="halves"))
+    assert Tag.SHIFT_INVARIANT not in Sum(parts=crossed).tags

@@ -215,3 +215,15 @@ def test_rounds_keep_the_least_times(monkeypatch):
         for a, b in pairwise(times)
         for earlier, later in zip(a, b, strict=True)
     )
+
+
+def test_an_fft_is_costed_by_the_terms_of_the_polynomial():
+    torch.manual_seed(0)
+    q, k = 0.2 * torch.randn(2, 1, 1, 4096, 16)
+    at = torch.arange(4096)[None]
+    planned = plan(Context(q, k, at, at), RoPE(head_dim=16), tolerance=1e-2, causal=False, kernels=("fft",))
+    (head,) = planned.heads
+    degree = head.certificate.polynomial.degree
+    assert head.features == math.comb(16 + degree, degree) < head.certificate.features
+    shape = Shape(1, 4096, 4096, 16, False, False, 4)
+    assert head.polynomial_cost_estimate == planned.costs.fft(shape, head.features)

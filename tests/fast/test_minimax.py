@@ -113,3 +113,9 @@ def test_a_wrong_coefficient_breaks_the_bound():
 def test_what_is_out_of_range_is_refused(degree, high, message):
     with pytest.raises(ConfigError, match=message):
         exp_polynomial(degree, -1.0, high)
+
+
+@pytest.mark.parametrize(("low", "high"), [(800.0, 801.0), (-720.0, -719.0)])
+def test_intervals_whose_exponentials_leave_float64_are_refused(low, high):
+    with pytest.raises(ConfigError, match="end must be at most 100 from 0"):
+        exp_polynomial(3, low, high)

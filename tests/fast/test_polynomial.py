@@ -146,6 +146,15 @@ def test_gradcheck(causal):
     assert torch.autograd.gradcheck(lambda *x: polynomial_attention(*x, weights(3, causal)), (q, k, v))
 
 
+@pytest.mark.parametrize("n", [6, 450])
+def test_second_derivatives_are_refused(n):
+    q, k, v = (x.detach()[:, :2].requires_grad_() for x in inputs(n, n, dim=2))
+    out = polynomial_attention(q, k, v, weights(3, True))
+    (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.square().sum().backward()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_lower_precisions_accumulate_in_float32(dtype):
     q, k, v = (x.detach().to(dtype) for x in inputs(600, 600))

@@ -97,3 +97,39 @@ def test_laws_display_themselves(tmp_path, monkeypatch):
 def test_unknown_names_say_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean kerple_log"):
         sp.load_encoding("kerple_lag")
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        sp.encodings.Learned(d_model=32, max_length=16),
+        sp.encodings.RelativeTable(n_heads=4, max_length=8),
+        sp.encodings.Sum(),
+        sp.encodings.PerHead(),
+        sp.encodings.Sum(parts=(sp.encodings.RoPE.Config(head_dim=64),)),
+    ],
+)
+def test_an_encoding_of_any_size_is_tested_at_its_own(encoding):
+    assert sp.check_laws(encoding).honest
+
+
+def test_the_width_of_a_part_is_that_of_its_spectrum():
+    parts = (sp.encodings.RoPE.Config(head_dim=64),)
+    found = sp.spectrum(sp.encodings.Sum(parts=parts), length=16).to_frame()
+    assert found.equals(sp.spectrum(sp.encodings.RoPE(head_dim=64), length=16).to_frame())
+
+
+@pytest.mark.parametrize("name", ["p_rope", "rope@shifted"])
+def test_combinations_have_a_spectrum_by_their_name(name):
+    spelled = {"p_rope": "rope:proportional", "rope@shifted": "rope"}[name]
+    frames = [sp.spectrum(one, length=16, heads=2).to_frame() for one in (name, spelled)]
+    assert frames[0].equals(frames[1])
+
+
+def test_a_law_that_holds_undeclared_is_said_to_hold_for_what_was_tested():
+    (note,) = {
+        check.note
+        for check in sp.check_laws("rope:dynamic_ntk,trained_length=131072").checks
+        if not check.honest
+    }
+    assert note == "holds for all that was tested; add the tag if it holds at every position"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import spectrope as sp
 
 class Fading(sp.Encoding, name="fading"):
+    form = sp.encodings.Form.DOT_PLUS_BIAS
     tags = frozenset({sp.encodings.Tag.SHIFT_INVARIANT, sp.encodings.Tag.CONTENT_FREE})
 
     @dataclass(frozen=True, kw_only=True)

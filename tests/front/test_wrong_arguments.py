@@ -94,16 +94,85 @@ CALLS = {
     "sp.Decoder(3)": "the configuration of a Decoder must be a DecoderConfig; got 3.",
     "rope(torch.ones(1, 2, 3, 64), torch.ones(1, 1, 3, 64))": "RoPE takes queries (b, h, i, d) and keys",
     "rope(torch.ones(1, 2, 3, 32), torch.ones(1, 2, 3, 32))": "RoPE was built with head_dim=64; got queries",
+    "rope(q, q, torch.arange(5))": "q_pos of RoPE must have shape (3,), (2 or 1, 3) or, with axes, (2 or 1, ",
+    "rope(q, q, None, torch.zeros(3, 3))": "k_pos of RoPE must have shape (3,), (2 or 1, 3) or, with axes, (",
+    "rope(q, q, [0, 1, 2])": "q_pos of RoPE must be a tensor; got [0, 1, 2].",
+    "rope(q.numpy(), q)": "queries of RoPE must be a tensor; got array(",
+    "rope(q.int(), q.int())": "RoPE takes queries and keys of one floating-point type; got torch.int32 and t",
+    "rope(q, q.double())": "RoPE takes queries and keys of one floating-point type; got torch.float32 and to",
+    "E.PaTH(n_heads=1, d_model=8, head_dim=64)(q, q, x_k=q)": "x_k of PaTH must have shape (2, 3, c); g",
+    "attention(sp.Context(q, q, at, at), q[:, :, :2], rope, causal=True)": "values must be (b, h, j, e) for ",
+    "attention(sp.Context(q, q, at, at, mask=at), q, rope, causal=True)": "mask must be Boolean, True where ",
+    "E.RoPE.Config(pairs='half').build()": "RoPE.Config.pairs: Input should be 'adjacent' or 'halves'; got '",
+    "E.ALiBi.Config(slopes='standart').build()": "ALiBi.Config.slopes: Input should be 'standard' or 'expone",
+    "sp.experiment('distance', E.RoPE.Config(pairs='half'))": "RoPE.Config.pairs: Input should be 'adjacent'",
+    "E.Sum.Config(parts=(E.RoPE.Config(pairs='half'),)).build()": "RoPE.Config.pairs: Input should be 'adjac",
+    "E.RoPE(schedule=E.ALiBi.Config())": "frequency schedule must be a registered one; got ALiBi.Config(",
+    "E.Sum(parts=(E.YaRN(),))": "encoding must be a registered one; got YaRN(",
+    "sp.experiment('distance', 'rope:linear,factor=Infinity')": "Linear.factor: Input should be a finite num",
+    "sp.load_encoding('rope:yarn:linear')": "'rope:yarn:linear' gives schedule twice.",
+    "E.complex_pairs(q, 'interleaved')": "pairing must be one of adjacent, halves; got 'interleaved'.",
+    "named('RoPE')": "encoding 'RoPE' is spectrope.encodings.rope.RoPE already; choose another name.",
+    "named('P-RoPE')": "encoding 'P-RoPE' is a name for 'rope:proportional' already; choose another name.",
+    "sp.experiment('distance', named('mla'))": "encoding 'mla' is named like an attention layer; choose anot",
+    "sp.check_laws(Bare)": "Bare: every field needs a default; TypeError: ",
+    "sp.check_laws(Failing)": "this session's Failing fails in a test: RuntimeError: ",
+    "sp.spectrum(Failing)": "this session's Failing fails in a test: IndexError: ",
+    "sp.spectrum(Failing())": "this session's Failing fails in a test: IndexError: ",
+    "S.ToeplitzOperator([1.0])": "lags must be a tensor, such as torch.as_tensor makes of an array or a list",
+    "S.toeplitz_shares(q.numpy())": "logits must be a tensor, such as torch.as_tensor makes of an array or a",
+    "S.toeplitz_shares(torch.eye(3) * 1j)": "logits must be real; take the real part of complex ones.",
+    "S.nearest_toeplitz([[1.0]])": "matrix must be a tensor, such as torch.as_tensor makes of an array or a ",
+    "S.schur_bounds(torch.eye(2), torch.eye(3))": "w and c must have one shape; got (2, 2) and (3, 3).",
+    "S.variance_ratio(torch.eye(2), torch.eye(3))": "w and c must have one shape; got (2, 2) and (3, 3).",
+    "S.head_contraction(torch.eye(2), torch.eye(3))": "turned and plain must have one shape; got (2, 2) and ",
+    "S.gauss_newton(torch.eye(2), torch.ones(2, 2).tril())": "curvature must be real and symmetric.",
+    "S.summarise(torch.ones(2, 3))": "matrix must be square; got (2, 3).",
+    "S.null_shares(0)": "n must be at least 1; got 0.",
+    "S.eigenvalue_match(unit, lambda theta: torch.exp(1j * theta))": "symbol must be real for eigenvalues; s",
+    "S.eigenvalue_match(unit, lambda theta: theta * torch.nan)": "symbol must be finite; got ",
+    "S.row_centred(torch.full((2, 2), torch.inf))": "logits must be finite; got 4 of 4 NaN or infinite.",
+    "conform(lambda x, positions: x, only=[])": "only must name at least one cell.",
 }
 SCRIPT = """
 import sys
+from dataclasses import dataclass
 import torch
 import spectrope as sp
+from spectrope import encodings as E, spectral as S
+from spectrope.attention import attention
+from spectrope.conformance import conform
 from spectrope.core.errors import SpectropeError
+
+
+def named(name):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(E.EncodingConfig):
+        n_heads: int = 8
+
+    return type("Own", (E.LagBias,), {"Config": Config}, name=name)
+
+
+class Bare(E.LagBias, name="bare"):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(E.EncodingConfig):
+        rate: float
+
+
+class Failing(E.LagBias, name="failing"):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(E.EncodingConfig):
+        n_heads: int = 8
+
+    def lag_bias(self, lag):
+        return -lag.abs().double()
+
+
+q, at, unit = torch.ones(2, 1, 3, 64), torch.arange(3)[None], S.ToeplitzOperator(torch.ones(3))
 small = {"epochs": 1, "n_examples": 60, "watch": sp.unwatched}
 one = sp.experiment("distance", "rope", epochs=1, n_examples=60)
 run = sp.train(one, watch=sp.unwatched)
-decoder, rope = sp.load_model(run), sp.encodings.RoPE(head_dim=64)
+decoder, rope = sp.load_model(run), E.RoPE(head_dim=64)
 for call in sys.stdin.read().splitlines():
     try:
         eval(call)

@@ -174,3 +174,9 @@ def test_the_command_prints_all_three_tables(monkeypatch, capsys):
     assert "strip 5" in out
     assert main(["grok-theory", "--tokens", "2"]) == 2
     assert "tokens must be between 3 and 12; got 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("embeddings", [np.zeros((1, 2)), np.full((3, 2), np.nan)])
+def test_conditions_need_two_finite_tokens(embeddings):
+    with pytest.raises(ConfigError, match="embeddings must be finite and at least two"):
+        stationarity(embeddings)

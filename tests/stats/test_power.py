@@ -79,3 +79,20 @@ def test_too_few_are_refused():
         detectable_equality(1)
     with pytest.raises(ConfigError, match="needs at least 1 seed; got 0"):
         detectable_proportion(0)
+
+
+def test_fewer_seeds_than_a_verdict_needs_detect_nothing_at_any_level():
+    assert detectable_proportion(5, level=0.9) is None
+    assert seed_proportion([True] * 5, level=0.9).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("detectable", [detectable_difference, detectable_equality])
+@pytest.mark.parametrize("power", [0.01, 1.0])
+def test_a_power_that_no_effect_has_is_refused(detectable, power):
+    with pytest.raises(ConfigError, match=r"power must be above 1 - level = 0\.05 and below 1; got"):
+        detectable(6, power=power)
+
+
+def test_a_loss_needs_pairs():
+    with pytest.raises(ConfigError, match="0 pairs cannot hold 0 lost and 0 gained"):
+        detectable_loss(0, 0.1)

@@ -32,3 +32,8 @@ def test_its_size_never_exceeds_the_level():
 def test_no_draws_are_refused():
     with pytest.raises(ConfigError, match="draws must be at least 1; got 0"):
         randomisation_test(1.0, np.ones(0))
+
+
+def test_ties_with_a_negative_statistic_count_as_reached():
+    assert randomisation_test(-1.0, np.full(99, -1.0)).p_value == 1.0
+    assert randomisation_test(-1.0, np.full(99, -2.0)).p_value == 0.01

@@ -69,3 +69,12 @@ def test_spearman_against_values_worked_by_hand():
     assert spearman(first, second) == pytest.approx(1 - 6 * 2 / (4 * 15))
     assert spearman(-first, second) == pytest.approx(-0.8)
     assert spearman(first, np.zeros(4)) is spearman(np.zeros(4), second) is None
+
+
+def test_what_has_no_correlation_is_refused():
+    x, y = pairs()
+    with pytest.raises(ConfigError, match="draws must be at least 1; got 0"):
+        rank_correlation(x, y, draws=0)
+    with pytest.raises(ConfigError, match="needs finite values"):
+        spearman(np.array([1.0, np.nan]), np.array([1.0, 2.0]))
+    assert spearman(np.zeros(0), np.zeros(0)) is None

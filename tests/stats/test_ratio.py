@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from spectrope.core.errors import ConfigError
 from spectrope.stats.ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
 
 
@@ -48,3 +49,8 @@ def test_observations_that_all_agree_leave_no_doubt():
     assert ratio_lower_bound(m) == pytest.approx(0.5)
     assert ratio_exceedance_p(m, 0.4) == 0
     assert ratio_exceedance_p(m, 0.6) == 1
+
+
+def test_a_bound_is_on_one_side():
+    with pytest.raises(ConfigError, match=r"level must be from 0\.5 up to below 1; got 0\.3"):
+        ratio_lower_bound(RatioMoments(1.0, 1.0, 0.01, 0.01, 0.0, 10), level=0.3)

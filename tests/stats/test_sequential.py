@@ -139,3 +139,17 @@ def test_aims_outside_their_range_are_refused(value):
         TargetPrecision(value)
     with pytest.raises(ConfigError, match=r"Threshold.level must be a fraction above 0 and below 1"):
         Threshold(value)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        (np.zeros((1, 5)), {"population": 3}, "a population of 3 cannot have 5 values"),
+        (np.zeros((1, 5)), {"alpha": 3.0}, "alpha must be between 0 and 1; got 3"),
+        (np.full((1, 5), 3.0), {}, r"values must lie in \[-1, 1\]"),
+        (np.full((1, 5), np.nan), {}, r"values must lie in \[-1, 1\]"),
+    ],
+)
+def test_what_no_interval_is_valid_for_is_refused(values, options, message):
+    with pytest.raises(ConfigError, match=message):
+        confidence_sequence(values, Threshold(0.05), **options)

@@ -258,3 +258,8 @@ class TestRules:
             unchecked(triggers="new")
         with pytest.raises(ConfigError, match="fillers must be 'clean' or 'any'; got 'all'"):
             unchecked(fillers="all")
+
+
+def test_longer_sequences_are_not_shorter():
+    with pytest.raises(ConfigError, match=r"factor must be at least 1; got 0\.5"):
+        Distance().longer(0.5, 20, 0)

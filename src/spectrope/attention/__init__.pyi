@@ -1,4 +1,4 @@
-"""Attention under any positional encoding, by several implementations that agree."""
+"""Attention under any positional encoding, by several implementations, compared with one reference."""
 
 __all__ = [
     "ATTENTIONS",

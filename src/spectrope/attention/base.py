@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import Noise, Registry, UnsupportedError, maybe_drop
+from spectrope.core import ConfigError, Noise, Registry, UnsupportedError, maybe_drop
 from spectrope.encodings import Context, Encoding, Form, Tag
 
 Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
@@ -77,15 +77,23 @@ def attention(
         ctx: Queries, keys, positions and mask of the layer.
         v: Values, with shape (b, h, j, e).
         encoding: Positional encoding, which determines how positions enter the logits.
-        causal: Whether query i sees key j only if j <= i, by index.
+        causal: Whether query i sees key j only if j <= i + n_k - n_q, by index: the queries are the last
+            tokens among the keys.
         impl: A name in `IMPLEMENTATIONS`, or "fastest" for the fastest exact one.
         noise: Dropout masks of the pattern (default: no dropout).
 
+    A query that sees no key has no softmax: implementations return NaN or 0 for it.
+
     Raises:
+        ConfigError: If the values do not fit the keys, or the mask is not Boolean.
         UnknownNameError: If no implementation has that name.
         UnsupportedError: If the implementation cannot compute this encoding here. Another one is never
             substituted silently.
     """
+    if v.ndim != 4 or v.shape[:3] != ctx.k.shape[:3]:
+        raise ConfigError(f"values must be (b, h, j, e) for keys {tuple(ctx.k.shape)}; got {tuple(v.shape)}.")
+    if ctx.mask is not None and ctx.mask.dtype is not torch.bool:
+        raise ConfigError(f"mask must be Boolean, True where attention is allowed; got {ctx.mask.dtype}.")
     if impl == "fastest":
         impl = fastest(encoding, v.device, noise, v.dtype)
     chosen = IMPLEMENTATIONS[impl]

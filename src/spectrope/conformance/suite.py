@@ -31,7 +31,8 @@ class Result:
         direction: Values, or gradients.
         verdict: "exact" up to the rounding of the type; "float32" where the error is that of angles in
             float32; "wrong"; "not offered"; or "fails" where the function raises.
-        error: Largest error, as a share of the norm of a pair; None where nothing was returned.
+        error: Largest error, as a share of the largest coordinate of the vector times the factor of the
+            scaling; None where nothing was returned.
         note: What was raised, or what else is amiss.
     """
 
@@ -122,11 +123,13 @@ def conform(
         watch: Progress callback.
 
     Raises:
-        ConfigError: If it cannot be called so, returns no tensor of the shape of the vectors, or offers no
-            cell at all.
+        ConfigError: If it cannot be called so or offers no cell at all, `only` is empty, or a function
+            without `layout` returns no tensor of the shape of the vectors; with `layout`, that is a failure.
     """
     tested = RotaryFunction.of(name or getattr(function, "__name__", "function"), function)
     chosen = list(cells() if only is None else only)
+    if not chosen:
+        raise ConfigError("only must name at least one cell.")
     layouts = set(LAYOUTS) if "layout" in tested.takes else {own_layout(tested)}
     results: list[Result] = []
     for done, cell in enumerate(chosen):
@@ -139,7 +142,8 @@ def conform(
 
 
 def own_layout(tested: RotaryFunction) -> str:
-    """Detect the layout of a function without the argument `layout`: the one that is closer to its output.
+    """Detect the layout of a function without the argument `layout`: the one that is closer to its output,
+    whichever way it turns.
 
     Raises:
         ConfigError: If it fails on the plainest cell, or returns no tensor of the right shape.
@@ -153,8 +157,12 @@ def own_layout(tested: RotaryFunction) -> str:
     if not isinstance(y, Tensor) or y.shape != x.shape:
         what = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise ConfigError(f"{tested.name} must return a tensor with shape {tuple(x.shape)}; got {what}.")
-    by_layout = {one: replace(cell, layout=one) for one in LAYOUTS}
-    return min(LAYOUTS, key=lambda one: error_of(by_layout[one], y, rotated(by_layout[one], x, positions), x))
+
+    def gap(layout: str) -> float:
+        chosen = replace(cell, layout=layout)
+        return min(error_of(chosen, y, rotated(chosen, x, positions, sense), x) for sense in (1, -1))
+
+    return min(LAYOUTS, key=gap)
 
 
 def _absent(cell: RotaryCell, why: str) -> list[Result]:

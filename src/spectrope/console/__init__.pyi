@@ -31,6 +31,7 @@ __all__ = [
     "explain",
     "frame",
     "head_parts",
+    "is_ours",
     "lasting",
     "named",
     "options_again",
@@ -75,7 +76,7 @@ from .options import (
     refuse_given,
     steps_or_never,
 )
-from .own import Own, attempted, named, place_of, resolve_own, try_own, try_task
+from .own import Own, attempted, is_ours, named, place_of, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
 from .rare import RARE
 from .spectra import head_parts, term_parts

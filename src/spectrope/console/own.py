@@ -112,6 +112,11 @@ def _measured(check: LawCheck) -> str:
     return f"does not hold{size}"
 
 
+def is_ours(member: type) -> bool:
+    """Whether a class belongs to this package."""
+    return member.__module__.partition(".")[0] == "spectrope"
+
+
 def place_of(member: type) -> str:
     """Where a user-defined class is defined."""
     if member.__module__ in SESSION:

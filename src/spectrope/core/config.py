@@ -29,11 +29,15 @@ C = TypeVar("C")
 class Configured:
     """Base of all configuration dataclasses; reading one with an unknown field is an error.
 
+    Python itself checks no types of fields. Whatever is built from a configuration checks them by `checked`.
+
     Fields named in `added_later` are written only if they differ from their defaults, so that configurations
     written before they existed keep their text and their hash.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", revalidate_instances="always", allow_inf_nan=False
+    )
     added_later: ClassVar[frozenset[str]] = frozenset()
 
     @model_serializer(mode="wrap")
@@ -64,14 +68,20 @@ class OneOf:
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
     def read(self, value: Any) -> Any:
-        """Turn a name or a `{"kind": ...}` mapping into its dataclass; a dataclass passes through."""
-        if is_dataclass(value):
-            return value
+        """Turn a name, a `{"kind": ...}` mapping or a dataclass into the dataclass, with checked fields."""
+        if is_dataclass(value) and not isinstance(value, type):
+            kind = getattr(value, "kind", None)
+            if not isinstance(kind, str) or kind not in self.registry or type(value) is not self._class(kind):
+                raise ConfigError(f"{self.registry.what} must be a registered one; got {value!r}.")
+            return checked(value)
         fields = {"kind": value} if isinstance(value, str) else value
         if not (isinstance(fields, Mapping) and isinstance(fields.get("kind"), str)):
             raise ConfigError(f'{self.registry.what} must be a name, or fields with a "kind"; got {value!r}.')
         fields = dict(fields)
-        return from_dict(self.registry.config(fields.pop("kind")), fields)
+        return from_dict(self._class(fields.pop("kind")), fields)
+
+    def _class(self, kind: str) -> type:
+        return self.registry.config(kind)
 
 
 @cache
@@ -104,6 +114,18 @@ def from_dict(cls: type[C], fields: Mapping[str, Any]) -> C:
             raise no_such_field(cls, str(first["loc"][0])) from None
         where = ".".join([cls.__qualname__, *map(str, first["loc"])])
         raise ConfigError(f"{where}: {first['msg']}; got {first['input']!r}.") from None
+
+
+def checked(config: C) -> C:
+    """A configuration with fields of the declared types: itself, or a corrected copy.
+
+    Numbers are converted, and names are replaced by the parts that they stand for.
+
+    Raises:
+        ConfigError: One line naming the first field of a wrong type, at any depth.
+    """
+    read = from_dict(type(config), {name: getattr(config, name) for name in _names(config)})
+    return config if read == config else read
 
 
 def no_such_field(cls: type, name: str, names: Iterable[str] | None = None) -> ConfigError:
@@ -184,7 +206,7 @@ def configured(cls: type[C], config: C | None, fields: Mapping[str, Any]) -> C:
     if config is None:
         return from_dict(cls, fields)
     if isinstance(config, cls) and not fields:
-        return config
+        return checked(config)
     surplus = f"both a configuration and {next(iter(fields))}=" if fields else f"{config!r}"
     names = [one.name for one in dataclass_fields(cast(Any, cls))]
     hint = f" Write {owner}({names[0]}=...)." if names and not is_dataclass(config) and not fields else ""

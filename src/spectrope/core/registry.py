@@ -37,25 +37,38 @@ class Registry(Generic[Member]):
     def __init__(self, what: str, package: str, base: str = "", group: str = "") -> None:
         self.what, self.package, self.base, self.group = what, package, base, group or package
         self._members: dict[str, Member] = {}
+        self._reserved: dict[str, str] = {}
         self._imported = self._loaded = False
 
     def register(self, name: str, member: Member) -> None:
         """Enter a member under `name`; the dataclass of a class (itself, or its `Config`) gets it as `kind`.
 
         Raises:
-            ConfigError: If the name is taken, or could not be part of a file name.
+            ConfigError: If the name or another spelling of it is taken, or could not be part of a file name.
         """
         if re.fullmatch(r"\w[\w-]*", name) is None:
             raise ConfigError(f"{self.what} {name!r}: a name may only contain letters, digits, '-' and '_'.")
         if not f"{getattr(member, '__module__', '')}.".startswith(f"{self.package}."):
             self._discover()  # Names of the package's own take precedence.
-        holder = self._members.get(name)
-        if holder is not None and _origin(holder) != _origin(member):
+        if purpose := self._reserved.get(_folded(name)):
+            raise ConfigError(f"{self.what} {name!r} is {purpose} already; choose another name.")
+        written = self._written_as(name)
+        holder = self._members.get(written)
+        if holder is not None and (written != name or _origin(holder) != _origin(member)):
             owner = ".".join(map(str, _origin(holder)))
             raise ConfigError(f"{self.what} {name!r} is {owner} already; choose another name.")
         self._members[name] = member
         if isinstance(member, type):
             self.config_of(member).kind = name  # pyright: ignore[reportAttributeAccessIssue]
+
+    def reserve(self, name: str, purpose: str) -> None:
+        """Keep a name from members, because it stands for something else.
+
+        Args:
+            name: The name, in any spelling.
+            purpose: What it stands for, to follow the word "is" in a message.
+        """
+        self._reserved[_folded(name)] = purpose
 
     @staticmethod
     def config_of(member: type) -> type:
@@ -82,15 +95,28 @@ class Registry(Generic[Member]):
         member: Any = load_object(spec)
         if not isinstance(member, type):
             raise ConfigError(f"{spec} is not a class that derives from {self.base}.")
-        kind = self.name_of(member)
+        self.default(member, spec)
+        return self.name_of(member)
+
+    def default(self, member: type, called: str = "") -> Any:
+        """The configuration of a registered class with its defaults.
+
+        Args:
+            member: The class.
+            called: What messages call it (default: its own name).
+
+        Raises:
+            ConfigError: If it is not registered, is abstract, or has fields without defaults.
+        """
+        called = called or member.__name__
+        self.name_of(member)
         try:
-            self.config_of(member)()
+            return self.config_of(member)()
         except TypeError as error:
             if missing := sorted(getattr(member, "__abstractmethods__", ())):
                 lacks = f"defines no {' and no '.join(missing)}"
-                raise ConfigError(f"{spec} {lacks}, which every {self.what} has.") from None
-            raise ConfigError(f"{spec}: every field needs a default; {reason(error)}.") from None
-        return kind
+                raise ConfigError(f"{called} {lacks}, which every {self.what} has.") from None
+            raise ConfigError(f"{called}: every field needs a default; {reason(error)}.") from None
 
     def name_of(self, member: type) -> str:
         """The name under which a class is registered.

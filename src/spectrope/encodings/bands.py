@@ -3,13 +3,13 @@ removed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from spectrope.core import Configured, UnsupportedError, require
+from spectrope.core import ConfigError, Configured, UnsupportedError, require
 from spectrope.encodings.base import Encoding, Side
 from spectrope.encodings.composite import Composite
 from spectrope.encodings.context import Context, Form, Tag
@@ -170,8 +170,11 @@ class Banded(Encoding):
         lags: Mean lag of each head, with shape (h,), at which "freeze" holds the rotation.
 
     Raises:
+        ConfigError: If `change` is none of these, or a rotation is to be frozen and `lags` are missing.
         UnsupportedError: If the encoding has no frequency bands.
     """
+
+    form = Form.DOT_PLUS_BIAS
 
     def __init__(
         self,
@@ -185,13 +188,17 @@ class Banded(Encoding):
         lags: Float[Tensor, " h"] | None = None,
     ) -> None:
         super().__init__()
+        if change not in get_args(BandChange):
+            raise ConfigError(f"change must be one of {', '.join(get_args(BandChange))}; got {change!r}.")
+        if change == "freeze" and inner.turns and lags is None:
+            raise ConfigError("lags must give the mean lag of each head at which a rotation is frozen.")
         if inner.form in (Form.GENERAL, Form.DOT_PLUS_BIAS) or not inner.factors:
             raise UnsupportedError(
                 f"{type(inner).__name__} has no frequency bands: its bias is not a function of the lag alone."
             )
         self.inner, self.band, self.change, self.causal = inner, band, change, causal
         self.form = Form.DOT if inner.form is Form.DOT else Form.DOT_PLUS_BIAS
-        self.logit_scale, self.axes = inner.logit_scale, inner.axes
+        self.tags, self.logit_scale, self.axes = inner.tags, inner.logit_scale, inner.axes
         self.changed = torch.stack(list(_changed(inner, band, change, width, n_heads)))
         self.lags = lags if change == "freeze" else None
 

@@ -1,7 +1,7 @@
 """Interface of positional encodings, and the laws on which attention kernels rely."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, TypeGuard, TypeVar, cast
 
 import torch
@@ -17,6 +17,7 @@ from spectrope.core import (
     UnsupportedError,
     configured,
     initial_weights,
+    require_type,
 )
 from spectrope.encodings.context import Context, Form, Scope, Side, Tag
 from spectrope.encodings.docstrings import documented
@@ -41,6 +42,16 @@ class Sized(Configured):
         held = {name: _fitted(getattr(self, name), sizes) for name in names - taken.keys()}
         return replace(cast(Any, self), **held, **taken)
 
+    def size(self, name: str) -> Any:
+        """The value of a field that the model sets, where it is least nested; None if no part has it."""
+        level: list[Any] = [self]
+        while level:
+            found = [getattr(one, name) for one in level if hasattr(one, name)]
+            if found:
+                return found[0]
+            level = [inner for one in level for inner in _inner(one)]
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingConfig(Sized):
@@ -49,7 +60,11 @@ class EncodingConfig(Sized):
     kind: ClassVar[str]
 
     def build(self) -> "Encoding":
-        """Build the encoding of one layer from this configuration."""
+        """Build the encoding of one layer from this configuration.
+
+        Raises:
+            ConfigError: If a field has a wrong type or value.
+        """
         return ENCODINGS[self.kind](self)
 
     def build_layers(self, n_layers: int) -> "list[Encoding]":
@@ -66,6 +81,13 @@ def _fitted(value: Any, sizes: dict[str, Any]) -> Any:
     if isinstance(value, tuple):
         return tuple(_fitted(item, sizes) for item in value)
     return value.fitted(**sizes) if hasattr(value, "fitted") else value
+
+
+def _inner(config: Any) -> Iterator[Any]:
+    """The configurations in the fields of one, those in tuples included."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        yield from (one for one in (value if isinstance(value, tuple) else (value,)) if is_dataclass(one))
 
 
 def _positions(x: Float[Tensor, "b h t d"], pos: Tensor | None) -> Tensor:
@@ -129,10 +151,27 @@ class Encoding(FromConfig, SeededModule):
         super().__init__()
         self.config: Any = configured(type(self).Config, config, fields)  # Of the subclass's own type.
         self.setup(self.config)
+        self._require_form()
 
     def extra_repr(self) -> str:
         """The configuration, shown in the representation of the module."""
         return ", ".join(f"{one.name}={getattr(self.config, one.name)!r}" for one in fields(self.config))
+
+    def _require_form(self) -> None:
+        """Refuse a method that the declared form would leave unused; a form set by `setup` is trusted."""
+        cls = type(self)
+        unused = {
+            "logits": cls.form is not Form.GENERAL,
+            "read": cls.form is not Form.GENERAL,
+            "bias": cls.form is Form.DOT,
+        }
+        for name, is_unused in unused.items():
+            if is_unused and "form" not in vars(self) and getattr(cls, name) is not getattr(Encoding, name):
+                needed = "DOT_PLUS_BIAS" if name == "bias" else "GENERAL"
+                raise ConfigError(
+                    f"{cls.__name__}.{name} would be ignored by implementations for the form "
+                    f"{cls.form.name}; declare `form = sp.encodings.Form.{needed}` in the class."
+                )
 
     def setup(self, config: Any) -> None:
         """Create parameters and buffers from the configuration; subclasses override it."""
@@ -159,15 +198,42 @@ class Encoding(FromConfig, SeededModule):
             x_k: The same for the key side.
 
         Raises:
-            ConfigError: If shapes are others, or not those of the configuration.
+            ConfigError: If shapes or types are others, or sizes are not those of the configuration.
         """
-        self._check_shapes(q, k)
+        self._check_vectors(q, k)
+        for side, x, pos, hidden in (("q", q, q_pos, x_q), ("k", k, k_pos, x_k)):
+            self._check_side(side, x, pos, hidden)
         ctx = Context(q, k, _positions(q, q_pos), _positions(k, k_pos), x_q, x_k)
         return self.logits(ctx.on_axes(self.axes))
 
-    def _check_shapes(self, q: Tensor, k: Tensor) -> None:
+    def _check_side(self, side: str, x: Tensor, pos: object, hidden: object) -> None:
+        """Refuse positions and hidden states that do not fit the queries or the keys."""
+        (batch, _, length, _), name = x.shape, type(self).__name__
+        if pos is not None:
+            require_type(pos, Tensor, f"{side}_pos of {name}", "a tensor")
+            shape = tuple(cast(Tensor, pos).shape)
+            several = len(shape) in (2, 3) and shape[0] in (1, batch) and shape[1] == length
+            if not (several or shape == (length,)):
+                raise ConfigError(
+                    f"{side}_pos of {name} must have shape ({length},), ({batch} or 1, {length}) or, with "
+                    f"axes, ({batch} or 1, {length}, 1 + axes); got {shape}."
+                )
+        if hidden is not None:
+            require_type(hidden, Tensor, f"x_{side} of {name}", "a tensor")
+            shape = tuple(cast(Tensor, hidden).shape)
+            if len(shape) != 3 or shape[:2] != (batch, length):
+                raise ConfigError(f"x_{side} of {name} must have shape ({batch}, {length}, c); got {shape}.")
+
+    def _check_vectors(self, q: Tensor, k: Tensor) -> None:
         """Refuse queries and keys that do not fit each other or the configuration."""
-        name, given = type(self).__name__, f"got queries {tuple(q.shape)} and keys {tuple(k.shape)}."
+        name = type(self).__name__
+        for side, x in (("queries", q), ("keys", k)):
+            require_type(x, Tensor, f"{side} of {name}", "a tensor")
+            if not x.is_floating_point() or x.dtype is not q.dtype:
+                raise ConfigError(
+                    f"{name} takes queries and keys of one floating-point type; got {q.dtype} and {k.dtype}."
+                )
+        given = f"got queries {tuple(q.shape)} and keys {tuple(k.shape)}."
         if not q.ndim == k.ndim == 4 or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
             raise ConfigError(f"{name} takes queries (b, h, i, d) and keys (b, h, j, d); {given}")
         for size, number in (("n_heads", q.shape[1]), ("head_dim", q.shape[3])):

@@ -15,12 +15,13 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class ComplexFormer(Encoding, name="complexformer"):
-    r"""Scales the content angle and the rotation angle of each coordinate pair by trained factors per head:
-    :math:`\sum_j |q_j||k_j|\cos(a_h\angle(q_j, k_j) + s_h (m-n)\omega_j)`.
+    r"""Scales the angles of contents and of the rotation in each coordinate pair by trained factors per head:
+    :math:`\sum_j |q_j||k_j|\cos(a_h(\arg q_j - \arg k_j) + s_h (m-n)\omega_j)`.
 
-    With pairs of coordinates in polar form, a rotation by RoPE adds :math:`(m-n)\omega_j` to the angle
-    between a query's and a key's pair. Here a head scales that angle by :math:`a_h` and the rotation by
-    :math:`s_h`, both trained from 1, where it is RoPE.
+    With pairs of coordinates as complex numbers, a rotation by RoPE adds :math:`(m-n)\omega_j` to the
+    difference between the arguments of a query's and a key's pair, each within :math:`(-\pi, \pi]`. Here a
+    head scales both arguments by :math:`a_h` and the rotation by :math:`s_h`, both trained from 1, where it
+    is RoPE.
 
     References:
         ComplexFormer (Shao et al., 2025), from its abstract, which adapts the phase exp(i(Adapt(AS) + Δ(P)))

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from spectrope.core import require
-from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Tag
+from spectrope.encodings.base import Encoding, EncodingConfig, Form, Scope, Tag
 
 
 class Composite(Encoding):
@@ -21,6 +21,7 @@ class Composite(Encoding):
     """
 
     family = "composite"
+    form = Form.GENERAL  # Until its terms are known.
 
     def __init__(
         self, config: EncodingConfig | None = None, terms: Sequence[Encoding] | None = None, **fields: Any

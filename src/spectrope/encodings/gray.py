@@ -20,9 +20,10 @@ class GrayCode(Encoding, name="gray"):
     r"""Adds a multiple of the number of bits in which the Gray codes of two positions agree:
     :math:`b_{ij} = a\,(B - |g(i) \oplus g(j)|)`.
 
-    :math:`g(p) = p \oplus \lfloor p/2 \rfloor` on B bits. For positions that are a power of two apart, the
-    number of differing bits is constant: one for neighbours, two for all other powers. For other distances it
-    depends on the positions, so this encoding is only partly relative.
+    :math:`g(p) = p \oplus \lfloor p/2 \rfloor` on B bits. For positions below :math:`2^B` that are a power of
+    two apart, the number of differing bits is constant: one for neighbours, two for all other powers. For
+    other distances it depends on the positions, so this encoding is only partly relative. Codes repeat after
+    :math:`2^{B+1}` positions.
 
     In the original method, the code is concatenated to binary queries and keys, which are compared bit by
     bit; this is the term that it adds to their products. Spiking neurons are not implemented: queries and
@@ -40,7 +41,7 @@ class GrayCode(Encoding, name="gray"):
     class Config(EncodingConfig):
         """Bits of the code, and their weight."""
 
-        bits: int = 12  # Positions repeat after 2 ** bits.
+        bits: int = 12  # Codes repeat after 2 ** (bits + 1) positions.
         amplitude: float = 1.0  # Logit units per equal bit.
 
         def __post_init__(self) -> None:

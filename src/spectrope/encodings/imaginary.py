@@ -16,7 +16,7 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 class RoPEPlusPlus(Encoding, name="rope_pp"):
     r"""RoPE in which half of the heads use the imaginary part of the product:
-    :math:`-\mathrm{Im}\sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.
+    :math:`\mathrm{Im}\sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.
 
     Head h of the first half is RoPE, which takes the real part of that sum. Head h of the second half takes
     the imaginary part of the same queries and keys, those of its counterpart, by turning queries back a

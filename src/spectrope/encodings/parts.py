@@ -1,7 +1,7 @@
 """Building blocks of encodings: constants, coordinate pairs as complex numbers, position tables."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -42,8 +42,9 @@ def complex_pairs(x: Float[Tensor, "*b d"], pairing: Pairing = "adjacent") -> Co
     A rotation multiplies each of them by a phase.
 
     Raises:
-        ConfigError: If the width is odd.
+        ConfigError: If the width is odd, or `pairing` is neither "adjacent" nor "halves".
     """
+    _require_pairing(pairing)
     if x.shape[-1] % 2:
         raise ConfigError(f"x must have an even width to pair coordinates; got {x.shape[-1]}.")
     pairs = x.unflatten(-1, (-1, 2)) if pairing == "adjacent" else x.unflatten(-1, (2, -1)).mT
@@ -65,7 +66,11 @@ def multiply_pairs(
 
     Returns:
         The products, in the layout and dtype of x.
+
+    Raises:
+        ConfigError: If `pairing` is neither "adjacent" nor "halves".
     """
+    _require_pairing(pairing)
     if pairing == "halves":
         re, im = factor.real.to(x.dtype), factor.imag.to(x.dtype)
         swapped = x.roll(x.shape[-1] // 2, -1)
@@ -74,6 +79,11 @@ def multiply_pairs(
     z = torch.view_as_complex(wide.unflatten(-1, (-1, 2)))
     turned = z * factor.to(z.dtype)
     return torch.view_as_real(turned).flatten(-2).to(x.dtype)
+
+
+def _require_pairing(pairing: str) -> None:
+    if pairing not in get_args(Pairing):
+        raise ConfigError(f"pairing must be one of {', '.join(get_args(Pairing))}; got {pairing!r}.")
 
 
 def _aligned(x: Tensor) -> Tensor:

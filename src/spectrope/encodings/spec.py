@@ -31,11 +31,11 @@ def parse_encoding(spec: str) -> EncodingConfig:
       head 0 on; the remaining heads have none.
 
     Args:
-        spec: The line; values are JSON, or else text.
+        spec: The line; values are JSON, such as 8, true or [1, 2], or else text.
 
     Raises:
         UnknownNameError: If an encoding or a part of it is not known.
-        ConfigError: If a field is unknown or breaks a rule, or a file cannot be run.
+        ConfigError: If a field is unknown, given twice or breaks a rule, or a file cannot be run.
     """
     require_type(spec, str, "the name of an encoding", "text")
     if is_foreign(spec):
@@ -48,16 +48,19 @@ def parse_encoding(spec: str) -> EncodingConfig:
     if not colon:
         return cls()
     if cls is PerHead.Config and not rest.startswith("groups="):
-        groups = tuple(map(_group, rest.split("+")))
+        groups = tuple(map(_group, _split(rest, "+")))
         return cls(n_heads=max(cls.n_heads, sum(group.heads for group in groups)), groups=groups)
     parts = dict(_parts(cls))
     composed = next((field for field, (_, several) in parts.items() if several), None)
     if composed is not None and "=" not in rest.partition("+")[0].partition(":")[0]:
-        return from_dict(cls, {composed: [parse_encoding(one) for one in rest.split("+")]})
+        return from_dict(cls, {composed: [parse_encoding(one) for one in _split(rest, "+")]})
     members = {field: registry for field, (registry, several) in parts.items() if not several}
     fields: dict[str, Any] = {}
-    for words in rest.split(":"):
-        fields |= _fields(cls, members, words)
+    for words in _split(rest, ":"):
+        more = _fields(cls, members, words)
+        for twice in fields.keys() & more.keys():
+            raise ConfigError(f"{spec!r} gives {twice} twice.")
+        fields |= more
     return from_dict(cls, fields)
 
 
@@ -71,8 +74,20 @@ def parse_positions(spec: str) -> Positions:
         UnknownNameError: If there is no such rule.
         ConfigError: If a field is unknown or breaks a rule.
     """
-    name, *settings = spec.split(",")
+    name, *settings = _split(spec, ",")
     return OneOf(POSITIONS).read({"kind": POSITIONS.resolve(name), **dict(map(_setting, settings))})
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The pieces of a text between marks that lie outside brackets."""
+    pieces, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == mark and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return pieces
 
 
 def _group(words: str) -> Group:
@@ -96,7 +111,7 @@ def _parts(cls: type) -> Iterator[tuple[str, tuple[Registry[Any], bool]]]:
 
 def _fields(cls: type, members: dict[str, Registry[Any]], words: str) -> dict[str, Any]:
     """What one part between colons says: fields of the encoding, or a member with fields of its own."""
-    first, *others = words.split(",")
+    first, *others = _split(words, ",")
     if "=" in first:
         return dict(map(_setting, (first, *others)))
     for field, registry in members.items():

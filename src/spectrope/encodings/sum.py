@@ -13,8 +13,10 @@ from torch import Tensor
 from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Tag
 from spectrope.encodings.composite import Composite, layered
+from spectrope.encodings.drope import DRoPE
 from spectrope.encodings.rope import RoPE
 from spectrope.encodings.sinusoidal import Sinusoidal
+from spectrope.encodings.xpos import XPos
 
 
 class Sum(Composite, name="sum"):
@@ -106,5 +108,5 @@ def _leaves(encoding: Encoding) -> Iterator[Encoding]:
 
 def _commute(turning: Sequence[Encoding]) -> bool:
     """Whether all turn the same planes, as far as is known; one alone commutes with itself."""
-    pairings = {term.pairing if isinstance(term, RoPE) else None for term in turning}
+    pairings = {term.pairing if isinstance(term, RoPE | XPos | DRoPE) else None for term in turning}
     return len(turning) < 2 or (len(pairings) == 1 and None not in pairings)

@@ -210,14 +210,21 @@ class Certificate:
 
     @property
     def features(self) -> int:
-        """Features of each query and key."""
+        """Features of each query and key where sums are taken over blocks."""
         return feature_count(self.rank, self.polynomial.degree)
+
+    @property
+    def terms(self) -> int:
+        r"""Monomials of the polynomial, :math:`\binom{d+g}{g}`: those of which an FFT takes sums."""
+        return math.comb(self.rank + self.polynomial.degree, self.polynomial.degree)
 
 
 def certify(
     reach: float, norm: float, remainder: float, rank: int, degree: int, setting: RoundingSetting
 ) -> Certificate | None:
     r"""The certificate of one degree and rank, or None where there is none.
+
+    Exact attention is that of the vectors as given, rotated already and rounded to their dtype.
 
     Weights of a query are off by factors :math:`1 + r_j`, :math:`|r_j| \le \epsilon`. The mean moves by
     :math:`\sum_j p_j (r_j - \bar r) v_j / (1 + \bar r)`, most where r takes its two ends only: with

@@ -9,7 +9,7 @@ from numpy.polynomial import chebyshev
 
 from spectrope.core import require
 
-HIGHEST, WIDEST, EXCHANGES, GRID = 16, 24.0, 40, 8192
+HIGHEST, WIDEST, FARTHEST, EXCHANGES, GRID = 16, 24.0, 100.0, 40, 8192
 PIECES = 4  # Of an interval; the slope is bounded on each.
 
 
@@ -64,8 +64,8 @@ def exp_polynomial(degree: int, low: float, high: float) -> ExpPolynomial:
 
     Args:
         degree: g, from 1 to 16.
-        low: a, in logit units.
-        high: b, above a by at most 24.
+        low: a, in logit units, from -100.
+        high: b, above a by at most 24, up to 100.
 
     Raises:
         ConfigError: If the degree or the interval is outside these.
@@ -83,12 +83,14 @@ def exp_polynomial(degree: int, low: float, high: float) -> ExpPolynomial:
 class _Range:
     degree: int
     width: float
+    end: float
 
 
 def _check(degree: int, low: float, high: float) -> None:
-    asked = _Range(degree, high - low)
+    asked = _Range(degree, high - low, max(abs(low), abs(high)))
     require(1 <= degree <= HIGHEST, asked, "degree", f"from 1 to {HIGHEST}")
     require(0 < high - low <= WIDEST, asked, "width", f"positive and at most {WIDEST:g}")
+    require(asked.end <= FARTHEST, asked, "end", f"at most {FARTHEST:g} from 0")
 
 
 def _logits(t: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -67,7 +67,7 @@ def _head_row(layer: int, head: HeadPlan) -> dict[str, object]:
         "reach_bound": None if math.isnan(head.reach_bound) else head.reach_bound,
         "degree": certificate and certificate.polynomial.degree,
         "rank": certificate and certificate.rank,
-        "features": certificate and certificate.features,
+        "features": head.features,
         "error_bound": certificate and certificate.error_bound,
         "speedup_estimate": head.speedup_estimate,
         "choice": head.choice,

@@ -52,6 +52,13 @@ class HeadPlan:
     kernel: FastKernel = "polynomial"
 
     @property
+    def features(self) -> int | None:
+        """Features of each query and key in the certificate's kernel, if there is one."""
+        if self.certificate is None:
+            return None
+        return self.certificate.features if self.kernel == "polynomial" else self.certificate.terms
+
+    @property
     def speedup_estimate(self) -> float | None:
         """Predicted cost of exact attention over that of polynomial attention."""
         cost = self.polynomial_cost_estimate
@@ -243,13 +250,13 @@ class _Relative:
         """
         norm, dim = self.vectors.norm(head), self.vectors.q.shape[-1]
         least = relative_certificate(norm, dim, tolerance, self.setting, self.sizes)
-        cheap = least is not None and (self.alone or costs.relative(shape, least.features) < most)
+        cheap = least is not None and (self.alone or costs.relative(shape, least.terms) < most)
         if not cheap or self.entries is None:
             return
         bound, variables = norm * self.entries.gain(head, dim), len(self.entries.query_axes)
         found = relative_certificate(bound, variables, tolerance, self.setting, self.sizes)
         if found is not None:
-            yield costs.relative(shape, found.features), "relative", found
+            yield costs.relative(shape, found.terms), "relative", found
 
 
 def _needs(
@@ -313,11 +320,11 @@ def _head_plan(
         reason = f"{needs.refusal.rstrip('.')}; by FFT, {reason}" if needs.refusal else reason
         return HeadPlan(head, reach, None, None, exact, "exact", reason)
     cost, kernel, certificate = min(options, key=lambda option: option[0])
-    reach = certificate.premises.reach
+    planned = HeadPlan(head, certificate.premises.reach, certificate, cost, exact, kernel, "", kernel)
     if cost < exact:
-        return HeadPlan(head, reach, certificate, cost, exact, kernel, "", kernel)
-    reason = f"{certificate.features} features are predicted to cost more than {shape.n_keys} keys"
-    return HeadPlan(head, reach, certificate, cost, exact, "exact", reason, kernel)
+        return planned
+    reason = f"{planned.features} features are predicted to cost more than {shape.n_keys} keys"
+    return replace(planned, choice="exact", reason=reason)
 
 
 def _options(
@@ -333,7 +340,7 @@ def _options(
     if needs.transformed is not None:
         found = fft_certificate(bounds, head, tolerance, needs.transformed, needs.sizes)
         if found is not None:
-            yield costs.fft(shape, found.features), "fft", found
+            yield costs.fft(shape, found.terms), "fft", found
 
 
 def fft_certificate(

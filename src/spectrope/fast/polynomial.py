@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from spectrope.attention import IMPLEMENTATIONS, Implementation, additive_bias, attention
 from spectrope.core import Noise, UnsupportedError, own_precision
@@ -29,7 +30,7 @@ class _Normalised(torch.autograd.Function):
 
     With payloads :math:`u = [v; 1]` numerator and denominator D are one sum. The gradient of the sum is
     :math:`G = [dO; -\langle dO, O\rangle] / D`, and dq, dk and dv are sums again, whose states are computed
-    anew: nothing but inputs, outputs and denominators is kept.
+    anew: nothing but inputs, outputs and denominators is kept. Gradients of gradients are refused.
     """
 
     @staticmethod
@@ -47,7 +48,10 @@ class _Normalised(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor | None, ...]:
         q, k, u, out, below = ctx.saved_tensors
         grad = grads[0] / below
         payload = torch.cat([grad, -(grad * out).sum(-1, keepdim=True)], -1)
@@ -83,7 +87,7 @@ def polynomial_attention(
     r"""Weighted means of the values: :math:`o_i = \sum_j w_{ij} v_j / \sum_j w_{ij}`.
 
     Time is :math:`O(n\,(e + 1)\binom{d+g}{g})` for length n and degree g, memory O(n). Sums are taken in
-    float32 at least. A query that sees no key gets 0.
+    float32 at least. A query that sees no key gets 0. First derivatives are available, no higher ones.
 
     Args:
         q: Queries, rotated and scaled, with shape (b, h, i, d).
@@ -111,6 +115,8 @@ def planned_attention(
     ctx: Context, v: Float[Tensor, "b h j e"], encoding: Encoding, made: AttentionPlan
 ) -> Float[Tensor, "b h i e"]:
     """Attention by a plan, head by head.
+
+    A query that sees no key gets 0 from polynomial heads, and NaN from exact ones.
 
     Args:
         ctx: The context that the plan was made from; its bounds hold for no other.

@@ -6,9 +6,17 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.console import Shown, attempted, place_of
-from spectrope.core import ConfigError, digest_of, require_type, with_fields
-from spectrope.encodings import Encoding, EncodingConfig, LawCheck, Sizes, is_encoding_class, parse_encoding
+from spectrope.console import Shown, attempted, is_ours, place_of
+from spectrope.core import ConfigError, require_type, with_fields
+from spectrope.encodings import (
+    ENCODINGS,
+    Encoding,
+    EncodingConfig,
+    LawCheck,
+    Sizes,
+    is_encoding_class,
+    parse_encoding,
+)
 from spectrope.encodings.laws import check_laws as checks_of
 from spectrope.lab import AnyEncoding
 
@@ -80,8 +88,8 @@ def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
 
     Args:
         encoding: A name, `path/to/file.py:Class`, a class, a configuration, or an encoding. All but an
-            encoding object are built for a small model; an object is tested in a model with the head width of
-            its configuration.
+            encoding object are built for a small model; an object is tested in a model with the sizes that
+            its configuration, or a part of it, holds.
         seed: Names the contents.
 
     Raises:
@@ -95,27 +103,27 @@ def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
     """
     require_type(seed, int, "seed", "a whole number")
     if is_encoding_class(encoding):
-        encoding = encoding.Config()
+        encoding = ENCODINGS.default(encoding)
     if isinstance(encoding, str):
         encoding = parse_encoding(encoding)
-    if isinstance(encoding, EncodingConfig):
-        sizes = Sizes()
-        encoding = encoding.fitted(**asdict(sizes)).build()
-    elif isinstance(encoding, Encoding):
-        sizes = _sizes_of(encoding)
+    if isinstance(encoding, Encoding):
+        cls, sizes, build = type(encoding), _sizes_of(encoding.config), lambda: encoding
+        name = getattr(encoding.config, "kind", cls.__name__)
+    elif isinstance(encoding, EncodingConfig):
+        cls, sizes, name = ENCODINGS[encoding.kind], Sizes(), encoding.kind
+        build = encoding.fitted(**asdict(sizes)).build
     else:
         raise ConfigError(
             f"check_laws takes an encoding, its class, configuration or name; got {encoding!r}."
         )
-    name = getattr(encoding.config, "kind", type(encoding).__name__)
-    cls = type(encoding)
-    if digest_of(cls) is None:
-        return Laws(name, tuple(checks_of(encoding, sizes, seed)))
-    return Laws(name, tuple(attempted(place_of(cls), lambda: checks_of(encoding, sizes, seed))))
+
+    def checks() -> tuple[LawCheck, ...]:
+        return tuple(checks_of(build(), sizes, seed))
+
+    return Laws(name, checks() if is_ours(cls) else attempted(place_of(cls), checks))
 
 
-def _sizes_of(encoding: Encoding) -> Sizes:
-    """The smallest model that an encoding, built already, fits."""
-    usual = Sizes()
-    own = {name: getattr(encoding.config, name, value) for name, value in asdict(usual).items()}
-    return Sizes(**own)
+def _sizes_of(config: EncodingConfig) -> Sizes:
+    """The model of an encoding that is built already."""
+    own = {name: config.size(name) for name in asdict(Sizes())}
+    return Sizes(**{name: size for name, size in own.items() if size is not None})

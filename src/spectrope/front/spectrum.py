@@ -1,5 +1,6 @@
 """Spectra of the heads of a run or a model, or of an encoding by itself."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -11,14 +12,23 @@ from torch import Tensor
 from spectrope import lab
 from spectrope.attention import ATTENTIONS, Latent
 from spectrope.checkpoints import LENGTH, ModelSpectrum, ModelTerms, spectrum_of_model
+from spectrope.console import attempted, is_ours, place_of
 from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign, require_type
-from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class
+from spectrope.encodings import ENCODINGS, NAMED, Encoding, EncodingConfig, is_encoding_class
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
 from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum, RunTerms
 from spectrope.front.targets import AnyTokenizer, Target, opened
-from spectrope.lab import AnyEncoding, Measurement, encoding_kernels, experiment, experiment_of, kernel_tables
+from spectrope.lab import (
+    AnyEncoding,
+    EncodingKernel,
+    Measurement,
+    encoding_kernels,
+    experiment,
+    experiment_of,
+    kernel_tables,
+)
 from spectrope.models import DecoderConfig
 from spectrope.store import Run
 
@@ -146,8 +156,8 @@ def spectrum(
 def is_encoding(target: object) -> bool:
     """Whether something is an encoding, or the name of one."""
     if isinstance(target, str):
-        first = target.partition(":")[0].partition("+")[0]
-        return is_foreign(target) or first in ENCODINGS or first in ATTENTIONS
+        first = re.split(r"[:+@]", target)[0]
+        return is_foreign(target) or first in ENCODINGS or first in ATTENTIONS or target in NAMED
     return isinstance(target, Encoding | EncodingConfig) or is_encoding_class(target)
 
 
@@ -161,18 +171,29 @@ def spectrum_of_encoding(target: Any, length: int, heads: int) -> EncodingSpectr
 
     Raises:
         UnsupportedError: If it has none, with the reason.
+        ConfigError: If your own encoding fails.
     """
     if isinstance(target, Encoding):
-        sizes = target.config
-        heads = getattr(sizes, "n_heads", heads)
-        width = getattr(sizes, "head_dim", DecoderConfig.head_dim)
-        kernels = encoding_kernels(target, length, heads, width, causal=True)
-        return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))
-    named = experiment("distance", target).model
-    model = replace(named, max_length=length, n_heads=heads, n_layers=1, head_dim=DecoderConfig.head_dim)
+        cls, measure = type(target), lambda: _kernels_of_object(target, length, heads)
+    else:
+        named = experiment("distance", target).model
+        model = replace(named, max_length=length, n_heads=heads, n_layers=1, head_dim=DecoderConfig.head_dim)
+        cls, measure = ENCODINGS[model.encoding.kind], lambda: _kernels_of_model(model)
+    kernels = measure() if is_ours(cls) else attempted(place_of(cls), measure)
+    return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))
+
+
+def _kernels_of_object(encoding: Encoding, length: int, heads: int) -> list[EncodingKernel]:
+    """Kernels of an encoding that is built already, with the sizes in its configuration."""
+    config = encoding.config
+    heads, width = config.size("n_heads") or heads, config.size("head_dim") or DecoderConfig.head_dim
+    return encoding_kernels(encoding, length, heads, width, causal=True)
+
+
+def _kernels_of_model(model: DecoderConfig) -> list[EncodingKernel]:
+    """Kernels of the encoding of a model with one layer."""
     (built,) = model.attention.encode(model.encoding.build_layers(1))
     width = model.head_dim if built.config is model.encoding else built.config.head_dim
     if isinstance(model.attention, Latent.Config):
         width = model.head_dim + model.attention.rotary_dim
-    kernels = encoding_kernels(built, length, heads, width, causal=True)
-    return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))
+    return encoding_kernels(built, model.max_length, model.n_heads, width, causal=True)

@@ -1,8 +1,9 @@
-r"""Is token uniformity a local minimum of weight decay? An exact answer for a known zero-loss set. Weight "
-"decay alone has one minimum, at zero embeddings, and its flow :math:`\dot E = -\lambda E` does not rotate "
-"embeddings. The statement is only meaningful on the set where the loss vanishes, which keeps tokens apart. "
-"This module takes that literally: minimise :math:`\tfrac12\sum_r\|E_r\|^2` where all :math:`\|E_r-E_s\|\ge "
-"1`.
+r"""Is token uniformity a local minimum of weight decay? An exact answer for a known zero-loss set.
+
+Weight decay alone has one minimum, at zero embeddings, and its flow :math:`\dot E = -\lambda E` does not
+rotate embeddings. The statement is only meaningful on the set where the loss vanishes, which keeps tokens
+apart. This module takes that literally: minimise :math:`\tfrac12\sum_r\|E_r\|^2` where all
+:math:`\|E_r-E_s\|\ge 1`.
 
 Since :math:`\sum_r\|E_r\|^2\ge\tfrac1p\sum_{r<s}\|E_r-E_s\|^2\ge\tfrac{p-1}2` with equality for the centred
 regular simplex alone, that simplex is the global minimum in p - 1 dimensions or more. There, uniformity is
@@ -57,9 +58,11 @@ def stationarity(embeddings: Points) -> Stationarity:
     Lagrangian's gradient is :math:`E - LE` and its Hessian :math:`(I - L)\otimes I_c`.
 
     Raises:
-        ConfigError: If two embeddings are less than 1 apart.
+        ConfigError: If there are fewer than two embeddings, one is not finite, or two are less than 1 apart.
     """
     p, c = embeddings.shape
+    if p < 2 or not np.isfinite(embeddings).all():
+        raise ConfigError(f"embeddings must be finite and at least two; got {p}.")
     pairs, distances = _distances(embeddings)
     if distances.min() < 1 - TOUCHING:
         raise ConfigError(f"distances between embeddings must be at least 1; got {distances.min():.6g}.")

@@ -44,8 +44,8 @@ def table(rows: Sequence[Evaluation]) -> pl.DataFrame:
 
 
 def stable_steps(rows: Sequence[Evaluation], accuracy: float) -> int | None:
-    """Step from which on the test accuracy is never below `accuracy`, or None if it is at the last
-    evaluation."""
+    """Steps for which the test accuracy has not been below `accuracy`, up to the last evaluation; None if it
+    is below at that one."""
     since = None
     for row in reversed(rows):
         value = row.values["test_accuracy"]

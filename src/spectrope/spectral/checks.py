@@ -1,9 +1,11 @@
 """Validation of the inputs of spectral functions."""
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, require_type
 
 LARGEST, SMALLEST = 1e70, 1e-70
 
@@ -14,12 +16,20 @@ def check(ok: bool, message: str) -> None:
         raise ConfigError(message)
 
 
+def tensor(x: object, name: str) -> Tensor:
+    """x, if it is a tensor."""
+    require_type(x, Tensor, name, "a tensor, such as torch.as_tensor makes of an array or a list")
+    return cast(Tensor, x)
+
+
 def wide(x: Tensor, name: str) -> Tensor:
     """x in float64 or complex128, detached, after checking that it is finite and well scaled.
 
     Raises:
-        ConfigError: If x holds NaN or infinity, or its largest entry lies outside 1e-70 ... 1e70.
+        ConfigError: If x is no tensor, holds NaN or infinity, or its largest entry lies outside
+            1e-70 ... 1e70.
     """
+    x = tensor(x, name)
     x = x.detach().to(torch.complex128 if x.is_complex() else torch.float64).resolve_conj()
     if x.numel():
         low, high = (torch.view_as_real(x) if x.is_complex() else x).aminmax()  # NaN if any entry is
@@ -41,19 +51,21 @@ def bad(x: Tensor) -> int:
 
 def vector(x: Tensor, name: str) -> Tensor:
     """x as a wide vector with at least one entry."""
+    x = tensor(x, name)
     check(x.ndim == 1 and len(x) > 0, f"{name} must have shape (n,) with n >= 1; got {tuple(x.shape)}.")
     return wide(x, name)
 
 
 def matrix(x: Tensor, name: str) -> Tensor:
     """x as a wide matrix with at least one row and column."""
+    x = tensor(x, name)
     check(x.ndim == 2 and x.numel() > 0, f"{name} must have shape (n, d), n, d >= 1; got {tuple(x.shape)}.")
     return wide(x, name)
 
 
 def real_matrix(x: Tensor, name: str) -> Tensor:
     """x as a float64 matrix with at least one row and column."""
-    check(not x.is_complex(), f"{name} must be real; got {x.dtype}.")
+    check(not tensor(x, name).is_complex(), f"{name} must be real; got {x.dtype}.")
     return matrix(x, name)
 
 
@@ -62,6 +74,21 @@ def square(x: Tensor, name: str) -> Tensor:
     x = matrix(x, name)
     check(x.shape[0] == x.shape[1], f"{name} must be square; got {tuple(x.shape)}.")
     return x
+
+
+def square_pair(one: Tensor, other: Tensor, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
+    """Two wide square matrices of one shape."""
+    one, other = square(one, names[0]), square(other, names[1])
+    check(
+        one.shape == other.shape,
+        f"{names[0]} and {names[1]} must have one shape; got {tuple(one.shape)} and {tuple(other.shape)}.",
+    )
+    return one, other
+
+
+def is_hermitian(matrix: Tensor) -> bool:
+    """Whether a square matrix is Hermitian up to rounding."""
+    return torch.allclose(matrix, matrix.mH, rtol=1e-12, atol=1e-12 * matrix.abs().max().item())
 
 
 def factors(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,5 +102,8 @@ def factors(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 
 def angles(frequencies: Tensor) -> Tensor:
     """Frequencies as a float64 vector, in radians per position."""
-    check(not frequencies.is_complex(), f"frequencies must be real; got {frequencies.dtype}.")
+    check(
+        not tensor(frequencies, "frequencies").is_complex(),
+        f"frequencies must be real; got {frequencies.dtype}.",
+    )
     return vector(frequencies, "frequencies")

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
-from spectrope.spectral.checks import check, square, wide
+from spectrope.spectral.checks import check, is_hermitian, square_pair, wide
 from spectrope.spectral.logits import masked, ratio, row_centred
 from spectrope.spectral.majorisation import Majorisation, majorises, support_function
 from spectrope.spectral.operator import ToeplitzOperator
@@ -17,11 +17,12 @@ class HadamardContraction:
     r"""Comparison of W ∘ C with W; ratios are those of W ∘ C to W.
 
     Args:
-        eigenvalues: Test of :math:`\lambda(W\circ C) \prec \lambda(W)`; None unless W and C are Hermitian.
+        eigenvalues: Test of :math:`\lambda(W\circ C) \prec \lambda(W)`; None unless W and W ∘ C are
+            Hermitian.
         singular_values: Test of :math:`\sigma(W\circ C) \prec_w \sigma(W)`.
         field_excess: Greatest excess, over 32 directions, of the support function of F(W ∘ C) over that of
             F(W), in the units of W: not positive where the first field of values lies in the second.
-        variance_ratio: Ratio of the variances of eigenvalues; None unless W and C are Hermitian.
+        variance_ratio: Ratio of the variances of eigenvalues; None unless W and W ∘ C are Hermitian.
         spectral_ratio: Of spectral norms.
         frobenius_ratio: Of Frobenius norms.
         nuclear_ratio: Of sums of singular values.
@@ -64,12 +65,11 @@ def hadamard_contraction(w: Tensor, c: Tensor) -> HadamardContraction:
         On majorization and Schur products (Bapat and Sunder, 1985);
         Ando, Horn and Johnson (1987), The singular values of a Hadamard product.
     """
-    w, c = square(w, "w"), square(c, "c")
-    check(w.shape == c.shape, f"w and c must have one shape; got {tuple(w.shape)} and {tuple(c.shape)}.")
+    w, c = square_pair(w, c, ("w", "c"))
     check(bool(w.any()), "w must not be zero: ratios to nothing are undefined.")
     product = w * c
     before, after = torch.linalg.svdvals(w), torch.linalg.svdvals(product)
-    hermitian = _is_hermitian(w) and _is_hermitian(product)
+    hermitian = is_hermitian(w) and is_hermitian(product)
     return HadamardContraction(
         eigenvalues=majorises(*map(torch.linalg.eigvalsh, (product, w))) if hermitian else None,
         singular_values=majorises(after, before, weak=True),
@@ -89,13 +89,13 @@ def variance_ratio(w: Tensor, c: Tensor) -> float:
     .. math:: \frac{\sum|W_{ij}|^2|C_{ij}|^2 - (\operatorname{tr} W\circ C)^2/n}
                    {\sum|W_{ij}|^2 - (\operatorname{tr} W)^2/n}
 
-    NaN if W is a multiple of the identity.
+    NaN if W is a multiple of the identity. Only the shapes are checked.
 
     >>> w, c = torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.tensor([[1.0, 0.5], [0.5, 1.0]])
     >>> variance_ratio(w, c)  # eigenvalues -1 and 3 become 0 and 2
     0.25
     """
-    w, c = square(w, "w"), square(c, "c")
+    w, c = square_pair(w, c, ("w", "c"))
     return ratio(_spread(w * c), _spread(w), (w.abs() ** 2).sum()).item()
 
 
@@ -119,17 +119,17 @@ def schur_bounds(w: Tensor, c: Tensor) -> tuple[float, float]:
     '1.000 3.000'
 
     Raises:
-        ConfigError: If one of them is not positive semidefinite up to rounding.
+        ConfigError: If the shapes differ, or one of them is not positive semidefinite up to rounding.
 
     References:
         Bemerkungen zur Theorie der beschränkten Bilinearformen (Schur, 1911), Satz VII.
     """
-    w, c = square(w, "w"), square(c, "c")
+    w, c = square_pair(w, c, ("w", "c"))
     ends = {}
     for name, matrix in (("w", w), ("c", c)):
         values = torch.linalg.eigvalsh(matrix)
         rounding = 1e-12 * values.abs().max().item()
-        semidefinite = _is_hermitian(matrix) and values[0].item() >= -rounding
+        semidefinite = is_hermitian(matrix) and values[0].item() >= -rounding
         check(semidefinite, f"{name} must be Hermitian and positive semidefinite.")
         ends[name] = (max(values[0].item(), 0.0), values[-1].item())
     on_w, on_c = w.diagonal().real, c.diagonal().real
@@ -206,8 +206,13 @@ def head_contraction(turned: Tensor, plain: Tensor, causal: bool = False) -> Con
         turned: Logits with rotation, with shape (*b, n, n).
         plain: Logits of the same queries and keys without it.
         causal: Whether attention is causal; entries above the diagonal are then ignored.
+
+    Raises:
+        ConfigError: If the shapes differ, or logits are not square or not finite.
     """
     raw = [wide(masked(logits, causal), "logits") for logits in (turned, plain)]
+    shapes = [tuple(logits.shape) for logits in raw]
+    check(shapes[0] == shapes[1], f"turned and plain must have one shape; got {shapes[0]} and {shapes[1]}.")
     fixed = [row_centred(logits, causal) for logits in raw]
     sizes = _sizes(raw[1])
     scale = torch.stack([*sizes[:3], sizes[1] ** 2])
@@ -218,7 +223,3 @@ def _sizes(logits: Float[Tensor, "*b n n"]) -> Float[Tensor, "4 *b"]:
     """Spectral, Frobenius and nuclear norm, and the spread."""
     values = torch.linalg.svdvals(logits)
     return torch.stack([values[..., 0], values.norm(dim=-1), values.sum(-1), _spread(logits)])
-
-
-def _is_hermitian(matrix: Tensor) -> bool:
-    return torch.allclose(matrix, matrix.mH, rtol=1e-12, atol=1e-12 * matrix.abs().max().item())

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Inexact
 from torch import Tensor
 
-from spectrope.spectral.checks import check
+from spectrope.spectral.checks import check, tensor, wide
 
 
 def allowed_pairs(n: int, causal: bool) -> Bool[Tensor, "n n"]:
@@ -19,6 +19,7 @@ def masked(logits: Tensor, causal: bool = False) -> Inexact[Tensor, "*b n n"]:
     Raises:
         ConfigError: If the logits are not square.
     """
+    logits = tensor(logits, "logits")
     is_square = logits.ndim >= 2 and logits.shape[-1] == logits.shape[-2]
     check(is_square, f"logits must be square; got {tuple(logits.shape)}.")
     return torch.where(allowed_pairs(logits.shape[-1], causal).to(logits.device), logits, 0)
@@ -31,10 +32,13 @@ def row_centred(logits: Tensor, causal: bool = False) -> Float[Tensor, "*b n n"]
 
     >>> row_centred(torch.tensor([[1.0, 9.0], [2.0, 4.0]]), causal=True)
     tensor([[ 0.,  0.],
-            [-1.,  1.]])
+            [-1.,  1.]], dtype=torch.float64)
+
+    Raises:
+        ConfigError: If the logits are not square, or an allowed one is not finite.
     """
+    logits = wide(masked(logits, causal), "logits")
     allowed = allowed_pairs(logits.shape[-1], causal).to(logits.device)
-    logits = masked(logits, causal)
     means = logits.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)
     return torch.where(allowed, logits - means, 0)
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core import UnsupportedError
+from spectrope.spectral.checks import check, wide
 from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.spectral.symbol import require_hermitian
 
@@ -70,7 +71,7 @@ def eigenvalue_match(operator: ToeplitzOperator, symbol: SymbolFunction | None =
         symbol: The limit's symbol f(θ), real; the truncated one if left out.
 
     Raises:
-        ConfigError: If the matrix is not Hermitian.
+        ConfigError: If the matrix is not Hermitian, or the symbol is not real or not finite.
         UnsupportedError: Beyond 4,096 rows.
 
     References:
@@ -78,7 +79,11 @@ def eigenvalue_match(operator: ToeplitzOperator, symbol: SymbolFunction | None =
     """
     require_hermitian(operator)
     _refuse_long(operator)
-    return _matched(operator, torch.linalg.eigvalsh(operator.dense()), _samples(operator, symbol).real)
+    samples = _samples(operator, symbol)
+    if samples.is_complex():
+        is_real = bool(samples.imag.abs().max() <= 1e-9 * samples.abs().max())
+        check(is_real, "symbol must be real for eigenvalues; singular_value_match takes a complex one.")
+    return _matched(operator, torch.linalg.eigvalsh(operator.dense()), samples.real)
 
 
 def singular_value_match(operator: ToeplitzOperator, symbol: SymbolFunction | None = None) -> SymbolMatch:
@@ -134,7 +139,7 @@ def _samples(operator: ToeplitzOperator, symbol: SymbolFunction | None) -> Tenso
         2 * torch.pi / points
     )
     if symbol is not None:
-        return symbol(theta)
+        return wide(symbol(theta), "symbol")
     d = torch.arange(1 - operator.n, operator.n, device=theta.device)
     return ToeplitzOperator(operator.lags * torch.exp(1j * d * theta[0])).symbol_on_grid(points)
 

@@ -29,8 +29,11 @@ def summarise(matrix: Float[Tensor, "p p"]) -> KernelSummary:
 
     >>> summarise(torch.diag(torch.tensor([4.0, 2.0])))
     KernelSummary(largest=4.0, trace=6.0, effective_rank=1.5)
+
+    Raises:
+        ConfigError: If the matrix is not square, not symmetric or not finite.
     """
-    values = torch.linalg.eigvalsh(matrix)
+    values = torch.linalg.eigvalsh(_symmetric(matrix, "matrix"))
     largest, trace = values[-1].item(), values.sum().item()
     return KernelSummary(largest, trace, trace / largest if largest > 0 else float("nan"))
 
@@ -110,14 +113,26 @@ def gauss_newton(kernel: Float[Tensor, "p p"], curvature: Tensor) -> Float[Tenso
     Args:
         kernel: Θ over p logits, with shape (p, p).
         curvature: S, the loss's second derivative by these logits, positive semidefinite, with shape (p, p).
+
+    Raises:
+        ConfigError: If the shapes differ, one of them is not symmetric, or S has a negative eigenvalue.
     """
-    theta, s = square(kernel, "kernel"), square(curvature, "curvature")
+    theta, s = _symmetric(kernel, "kernel"), _symmetric(curvature, "curvature")
     check(s.shape == theta.shape, f"curvature must be {tuple(theta.shape)}; got {tuple(s.shape)}.")
     values, vectors = torch.linalg.eigh(s)
     floor = -1e-10 * values.abs().max().item()
     check(values[0].item() >= floor, f"curvature must be positive semidefinite; got {values[0].item():.3g}.")
     root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
     return root @ theta @ root
+
+
+def _symmetric(x: Tensor, name: str) -> Tensor:
+    """x as a float64 matrix that is symmetric up to rounding in its own precision."""
+    x_wide = square(x, name)
+    rounding = 100 * torch.finfo(x.dtype).eps if x.is_floating_point() else 0.0
+    gap, size = (x_wide - x_wide.mT).abs().max().item(), x_wide.abs().max().item()
+    check(not x.is_complex() and gap <= rounding * size, f"{name} must be real and symmetric.")
+    return x_wide
 
 
 def softmax_curvature(pattern: Tensor) -> Float[Tensor, "n n"]:

@@ -54,8 +54,11 @@ def toeplitz_shares(logits: Tensor, causal: bool = False) -> ToeplitzShares:
     Args:
         logits: With shape (*b, n, n), n at least 2.
         causal: Whether query i sees keys j <= i alone; entries above the diagonal are never read.
+
+    Raises:
+        ConfigError: If the logits are not square, not real or not finite.
     """
-    logits = wide(masked(logits, causal), "logits")
+    logits = _real_logits(logits, causal)
     return _shares(_Sums.of_matrix(logits, causal), _lag_effects(logits, causal))
 
 
@@ -84,8 +87,17 @@ def lag_effects(logits: Tensor, causal: bool = False) -> LagEffects:
     Args:
         logits: With shape (*b, n, n), n at least 2.
         causal: Whether query i sees keys j <= i alone; entries above the diagonal are never read.
+
+    Raises:
+        ConfigError: If the logits are not square, not real or not finite.
     """
-    return _lag_effects(wide(masked(logits, causal), "logits"), causal)
+    return _lag_effects(_real_logits(logits, causal), causal)
+
+
+def _real_logits(logits: Tensor, causal: bool) -> Float[Tensor, "*b n n"]:
+    logits = wide(masked(logits, causal), "logits")
+    check(not logits.is_complex(), "logits must be real; take the real part of complex ones.")
+    return logits
 
 
 def lag_effects_of_product(q: Tensor, k: Tensor, causal: bool = False) -> LagEffects:
@@ -112,7 +124,11 @@ def null_shares(n: int, causal: bool = False) -> ToeplitzShares:
 
     >>> null_shares(10, causal=True).raw  # 2 / (n + 1)
     tensor(0.1818, dtype=torch.float64)
+
+    Raises:
+        ConfigError: If n is less than 1.
     """
+    check(n >= 1, f"n must be at least 1; got {n}.")
     lags, pairs = (n, n * (n + 1) // 2) if causal else (2 * n - 1, n**2)
     gauge_fixed = (lags - 1) / (pairs - n) if pairs > n else 1.0
     values = torch.tensor([lags / pairs, (lags - 1) / max(pairs - 1, 1), gauge_fixed], dtype=torch.float64)

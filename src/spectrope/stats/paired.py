@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
+from spectrope.core import ConfigError
 from spectrope.stats.interval import Interval, Intervals
 
 GAMMA = 0.001  # Chance that the number of discordant pairs is outside of its interval.
@@ -90,11 +91,16 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
         n: Number of pairs.
         excess: Difference of the two shares, from -1 to 1.
 
+    Raises:
+        ConfigError: If there is no pair, or there are fewer than `lost + gained`.
+
     References:
         Equivalence Test and Confidence Interval for the Difference in Proportions for the Paired-Sample
         Design (Tango, 1998); P Values Maximized over a Confidence Set for the Nuisance Parameter (Berger and
         Boos, 1994).
     """
+    if n < max(1, lost + gained):
+        raise ConfigError(f"{n} pairs cannot hold {lost} lost and {gained} gained; at least 1 is needed.")
     fewest, highest = _discordant(lost + gained, n)
     least, most = max(abs(excess), fewest), min(1.0, highest)
     if least > most:

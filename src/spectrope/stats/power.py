@@ -5,6 +5,7 @@ from scipy import integrate, optimize, stats
 
 from spectrope.core import ConfigError
 from spectrope.stats.paired import net_loss_p
+from spectrope.stats.seeds import MIN_SEEDS
 
 
 def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> float:
@@ -14,9 +15,9 @@ def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> fl
     :math:`P(T_{n-1}(d\sqrt n) > t_{n-1,(1+level)/2}) = power`, with T noncentral.
 
     Raises:
-        ConfigError: If there are fewer than two seeds.
+        ConfigError: If there are fewer than two seeds, or the power is not above `1 - level` and below 1.
     """
-    critical = _critical(n, level)
+    critical = _critical(n, level, power)
 
     def lacking(d: float) -> float:
         return float(stats.nct.sf(critical, n - 1, d * np.sqrt(n))) - power
@@ -31,9 +32,9 @@ def detectable_equality(n: int, level: float = 0.95, power: float = 0.8) -> floa
     deviation of n seeds: :math:`E_s[2\Phi(\sqrt n\,m-t_{n-1,(1+level)/2}\,s)-1]_+=power`.
 
     Raises:
-        ConfigError: If there are fewer than two seeds.
+        ConfigError: If there are fewer than two seeds, or the power is not above `1 - level` and below 1.
     """
-    critical, scale = _critical(n, level), (n - 1) ** -0.5
+    critical, scale = _critical(n, level, power), (n - 1) ** -0.5
 
     def lacking(margin: float) -> float:
         reach = margin * np.sqrt(n)
@@ -52,14 +53,16 @@ def detectable_proportion(
 ) -> float | None:
     """Smallest true proportion of runs with an effect at which n runs establish a majority.
 
-    As in `seed_proportion`, a majority is established if the Clopper-Pearson interval lies above one half, or
-    above `beyond`. None if even n of n runs would not suffice.
+    As in `seed_proportion`, a majority is established if the Clopper-Pearson interval of at least `MIN_SEEDS`
+    runs lies above one half, or above `beyond`. None if even n of n runs would not suffice.
 
     Raises:
         ConfigError: If there is no seed.
     """
     if n < 1:
         raise ConfigError(f"the power of a proportion needs at least 1 seed; got {n}.")
+    if n < MIN_SEEDS:
+        return None
     alpha = (1 - level) / 2
     enough = next((k for k in range(n + 1) if stats.binom.sf(k - 1, n, beyond) <= alpha), None)
     if enough is None:
@@ -76,6 +79,9 @@ def detectable_loss(
         Whether n unchanged pairs suffice to confirm the statement, and the smallest share of runs that lose
         the event (with none gaining it) at which the statement is rejected with the given power; None if n
         pairs cannot reject it even if all of them lose the event.
+
+    Raises:
+        ConfigError: If there is no pair.
     """
     alpha = (1 - level) / 2
     unchanged = net_loss_p(0, 0, n, excess)[0] <= alpha
@@ -83,7 +89,9 @@ def detectable_loss(
     return unchanged, None if enough is None else float(stats.beta.ppf(power, enough, n - enough + 1))
 
 
-def _critical(n: int, level: float) -> float:
+def _critical(n: int, level: float, power: float) -> float:
     if n < 2:
         raise ConfigError(f"the power of a t interval needs at least 2 seeds; got {n}.")
+    if not 1 - level < power < 1:
+        raise ConfigError(f"power must be above 1 - level = {1 - level:.3g} and below 1; got {power:g}.")
     return float(stats.t.ppf((1 + level) / 2, n - 1))

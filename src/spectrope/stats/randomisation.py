@@ -40,7 +40,7 @@ def randomisation_test(observed: float, null: Float[np.ndarray, " draws"]) -> Ra
     """
     if not len(null):
         raise ConfigError("draws must be at least 1; got 0.")
-    reached = np.count_nonzero(~(null < observed * (1 - 1e-12)))
+    reached = np.count_nonzero(~(null < observed - 1e-12 * abs(observed)))
     return RandomisationTest(
         statistic=observed,
         null_mean=float(np.nanmean(null)),

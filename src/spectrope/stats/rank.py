@@ -26,8 +26,14 @@ class RankCorrelation:
 
 
 def spearman(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float | None:
-    """Spearman's rank correlation of n pairs, from -1 to 1; None where one side has no spread."""
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
+    """Spearman's rank correlation of n pairs, from -1 to 1; None where one side has no spread.
+
+    Raises:
+        ConfigError: If a value is not finite.
+    """
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ConfigError("a rank correlation needs finite values.")
+    if not len(x) or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
 
@@ -60,10 +66,12 @@ def rank_correlation(
         The correlation, or None if one side is constant in every group.
 
     Raises:
-        ConfigError: If there are fewer than 4 pairs, or a value is not finite.
+        ConfigError: If there are fewer than 4 pairs or no draws, or a value is not finite.
     """
     if len(x) < 4:
         raise ConfigError(f"a rank correlation needs at least 4 pairs; got {len(x)}.")
+    if draws < 1:
+        raise ConfigError(f"draws must be at least 1; got {draws}.")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ConfigError("a rank correlation needs finite values.")
     labels = np.zeros(len(x), np.int64) if groups is None else groups

@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Num
 from scipy import stats
 
+from spectrope.core import ConfigError
+
 
 @dataclass(frozen=True)
 class RatioMoments:
@@ -41,9 +43,14 @@ def ratio_lower_bound(moments: RatioMoments, level: float = 0.95) -> float:
     The smallest :math:`\rho \ge 0` with :math:`a - \rho b \le t\sqrt{V_a - 2\rho C + \rho^2 V_b}`, a root
     of a quadratic; 0 if the numerator does not differ significantly from 0.
 
+    Raises:
+        ConfigError: If the level is not from 0.5 up to below 1.
+
     References:
         Some Problems in Interval Estimation (Fieller, 1954).
     """
+    if not 0.5 <= level < 1:
+        raise ConfigError(f"level must be from 0.5 up to below 1; got {level:g}.")
     m, t2 = moments, stats.t.ppf(level, moments.n - 1) ** 2
     if m.a <= 0 or m.a**2 <= t2 * m.var_a:
         return 0.0

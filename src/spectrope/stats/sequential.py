@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int8
 
-from spectrope.core import require
+from spectrope.core import ConfigError, require
 from spectrope.stats.interval import Intervals
 
 LARGEST_BET = 0.75  # Fraction of the capital at risk; at 1 a single example could exhaust it.
@@ -85,13 +85,24 @@ def confidence_sequence(
 
     Returns:
         Estimates and running intersections of the intervals, as fractions, with shape (k,). At t = N both
-        ends are the population's mean itself.
+        ends are the population's mean itself. A lower end above the upper one means that every mean has been
+        refuted, which happens with probability alpha at most.
+
+    Raises:
+        ConfigError: If a value lies outside [-1, 1], there are more values than the population has, or alpha
+            is not between 0 and 1.
 
     References:
         Estimating Means of Bounded Random Variables by Betting (Waudby-Smith and Ramdas, 2023), Secs. 4
         and 5.
     """
     values = x.astype(np.float64)
+    if not (np.abs(values) <= 1).all():
+        raise ConfigError("values must lie in [-1, 1].")
+    if x.shape[1] > population:
+        raise ConfigError(f"a population of {population:g} cannot have {x.shape[1]} values.")
+    if not 0 < alpha < 1:
+        raise ConfigError(f"alpha must be between 0 and 1; got {alpha:g}.")
     estimate = values.mean(1) if x.shape[1] else np.zeros(len(x))
     if x.shape[1] == population:
         low, high = estimate, estimate

@@ -135,7 +135,11 @@ class Task(FromConfig):
         raise NotImplementedError
 
     def split(self, n_train: int, n_test: int, seed: int) -> tuple[Batch, Batch]:
-        """Disjoint training and held-out examples of one data set."""
+        """Training and held-out examples of one data set, by disjoint indices.
+
+        Examples are drawn independently, so where there are few sequences, as of short ones, the same can be
+        drawn for both.
+        """
         return self.sample(n_train, seed), self.sample(n_test, seed, start=n_train)
 
     def longer(self, factor: float, n: int, seed: int, start: int = 0) -> Batch:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import indexed_draws, indexed_integers, require, require_least
+from spectrope.core import ConfigError, indexed_draws, indexed_integers, require, require_least
 from spectrope.tasks.base import PADDING, Batch, Size
 from spectrope.tasks.triggers import (
     ExampleArrays,
@@ -160,7 +160,12 @@ def extended(batch: Batch, factor: float, words: np.ndarray, seed: int, start: i
         words: What is added.
         seed: Of the words.
         start: Number of the first example.
+
+    Raises:
+        ConfigError: If the factor is below 1.
     """
+    if not factor >= 1:
+        raise ConfigError(f"factor must be at least 1; got {factor:g}.")
     index = np.arange(start, start + len(batch))
     lengths = batch.lengths.numpy()
     whole = np.rint(factor * lengths).astype(np.int64)

@@ -186,6 +186,8 @@ def test_fewer_training_pairs_than_results_are_refused():
     told = r"fraction must be large enough.*got 0.01. There are 31 results, and 10 training pairs"
     with pytest.raises(ConfigError, match=told):
         few.split(0)
+    with pytest.raises(ConfigError, match="There are 7 results, and 0 training pairs"):
+        ModularConfig(p=7, fraction=0.01).build().split(0)
 
 
 def test_a_result_whose_pairs_are_all_held_out_is_refused():

@@ -1,5 +1,5 @@
-"""Heads of a checkpoint with a changed rotation: bands removed, frozen or kept, or only content or "
-"position."""
+"""Heads of a checkpoint with a changed rotation: bands removed, frozen or kept, or only content or
+position."""
 
 import contextlib
 from collections.abc import Callable, Iterator

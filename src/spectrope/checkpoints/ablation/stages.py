@@ -1,8 +1,8 @@
-"""A language model on some sequences, rerun from the heads of any attention module. Blocks before the cut "
-"return their input, the block at the cut receives its stored input, and its attention, if it does nothing "
-"else, returns the projection of the changed heads. An
-encoder before the cut is not run at all. The rest runs as it is, through the library's own code, whatever a
-block does with its attention.
+"""A language model on some sequences, rerun from the heads of any attention module.
+
+Blocks before the cut return their input, the block at the cut receives its stored input, and its attention,
+if it does nothing else, returns the projection of the changed heads. An encoder before the cut is not run at
+all. The rest runs as it is, through the library's own code, whatever a block does with its attention.
 """
 
 import contextlib

@@ -1,2 +1,2 @@
-"""Checkpoints on texts longer than those of their training: which pairs leave the trained range, and which "
-"scaling helps."""
+"""Checkpoints on texts longer than those of their training: which pairs leave the trained range, and which
+scaling helps."""

@@ -1,5 +1,5 @@
-"""Locks: record the encodings that a checkpoint applies, and compare them with those that it applies "
-"later."""
+"""Locks: record the encodings that a checkpoint applies, and compare them with those that it applies
+later."""
 
 import lazy_loader
 

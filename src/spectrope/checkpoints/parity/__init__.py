@@ -1,5 +1,5 @@
-"""Compare two runtimes of one model: where their predictions differ, and which fault explains the "
-"difference."""
+"""Compare two runtimes of one model: where their predictions differ, and which fault explains the
+difference."""
 
 import lazy_loader
 

@@ -1,5 +1,5 @@
-"""Probe with constant content in every attention layer: any remaining variation of the kernel is due to "
-"position."""
+"""Probe with constant content in every attention layer: any remaining variation of the kernel is due to
+position."""
 
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress

@@ -1,5 +1,5 @@
-"""First layer whose inputs depend only on token and position: computed once per residue, not once per "
-"pair."""
+"""First layer whose inputs depend only on token and position: computed once per residue, not once per
+pair."""
 
 import torch
 from jaxtyping import Float, Int

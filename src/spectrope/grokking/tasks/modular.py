@@ -188,7 +188,7 @@ def _with_every_result(order: Residues, size: int, labels: Int[np.ndarray, " m"]
         counts[labels[drawn[leaver]]] -= 1
         drawn[leaver] = newcomer
         counts[labels[newcomer]] += 1
-    return np.array(drawn)
+    return np.array(drawn, dtype=np.int64)
 
 
 def is_prime(n: int) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, Latent, MultiHead
-from spectrope.core import ConfigError, UnknownNameError, is_foreign, require_type
+from spectrope.core import ConfigError, UnknownNameError, checked, is_foreign, require_type
 from spectrope.encodings import (
     ENCODINGS,
     NAMED,
@@ -154,6 +154,8 @@ def experiment(
     encoding = _described(encoding)
     preset = _preset(task, scale)
     config, named, positions = _named(encoding, preset.model.d_model)
+    if config.kind in ATTENTIONS:
+        raise ConfigError(f"encoding {config.kind!r} is named like an attention layer; choose another name.")
     if attention is not None:
         require_type(attention, AttentionConfig, "attention", "a configuration, such as MultiHead.Config()")
     attention = attention or named
@@ -188,10 +190,10 @@ def experiment(
 def _described(encoding: AnyEncoding) -> str | EncodingConfig:
     """An encoding by its name or its configuration."""
     if isinstance(encoding, type):
-        return ENCODINGS.name_of(encoding)
+        return ENCODINGS.default(encoding)
     config = encoding.config if isinstance(encoding, Encoding) else encoding
     require_type(config, (str, EncodingConfig), "encoding", "a name, a class or a configuration")
-    return config
+    return config if isinstance(config, str) else checked(config)
 
 
 def _named(

@@ -1,6 +1,7 @@
-"""Resumable training loop, and the state that it saves. A run keeps two checkpoints. Each new checkpoint "
-"replaces the older one, so the last valid one is never overwritten. A damaged checkpoint is moved aside, "
-"and training resumes from the other, or from the start.
+"""Resumable training loop, and the state that it saves.
+
+A run keeps two checkpoints. Each new checkpoint replaces the older one, so the last valid one is never
+overwritten. A damaged checkpoint is moved aside, and training resumes from the other, or from the start.
 """
 
 import json

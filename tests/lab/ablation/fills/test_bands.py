@@ -9,6 +9,7 @@ from tests.lab.ablation.models import LATENT, decoder, examples
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.encodings import ALiBi, Context, PartialDims, PerHead, RoPE
 from spectrope.encodings.bands import Band, Banded, RotatingPairs, kernel_band, most_bands, rotating_pairs
+from spectrope.encodings.laws import check_laws
 from spectrope.encodings.per_head import Group
 from spectrope.lab.ablation.banded import read_band
 from spectrope.lab.ablation.engine import ablated_logits
@@ -210,3 +211,16 @@ def test_settings_of_fills_are_checked():
         fill_of("zero@1")
     with pytest.raises(UnsupportedError, match="takes lags"):
         sites_without_means(decoder(), examples(2)).filled("freeze-band@0of3")
+
+
+@pytest.mark.parametrize("change", ["remove", "keep"])
+@pytest.mark.parametrize("inner", [ALiBi(n_heads=4), RoPE(head_dim=8, schedule="yarn"), RoPE(head_dim=8)])
+def test_an_encoding_with_a_changed_band_declares_the_laws_that_it_keeps(inner, change):
+    banded = Banded(inner, Band(index=0, of=2), change, width=8, n_heads=4, causal=True)
+    assert all(check.honest for check in check_laws(banded))
+
+
+def test_changes_are_checked():
+    options = {"width": 8, "n_heads": 4, "causal": True}
+    with pytest.raises(ConfigError, match="lags must give the mean lag of each head"):
+        Banded(RoPE(head_dim=8), Band(index=0, of=2), "freeze", **options)

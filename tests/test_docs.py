@@ -93,6 +93,18 @@ def test_what_readme_says_of_claims_is_on_their_page():
     assert not [one for one in told if "{} [{} to {}]".format(*one) not in page]
     [runs] = re.findall(r"in (\d+ of \d+ runs) without dropout", section)
     assert f"RoPE has a deposit in {runs} without dropout" in page
-    [(ours, theirs)] = re.findall(r"in any layer in (\d+ of \d+) runs, and in (\d+ of \d+) runs of", section)
+    [(ours, theirs)] = re.findall(r"in any layer,\s+(\d+) and (\d+ of \d+)\.", section)
     mid = (ROOT / "docs" / "explanation" / "replication-mid.md").read_text()
-    assert f"in any layer, by the exact ablation: `controlled` {ours}, `released` {theirs}.**" in mid
+    n = theirs.partition(" ")[2]
+    assert f"in any layer, by the exact ablation: `controlled` {ours} {n}, `released` {theirs}.**" in mid
+    [planned] = re.findall(
+        r"in the first half of the layers\s+in (\d+) of (\d+) runs.*?and in (\d+) of (\d+) of the public",
+        section,
+        re.DOTALL,
+    )
+    [line] = re.findall(
+        r"RoPE, Task 1, runs with a deposit in the first half of the layers: predicted .*", mid
+    )
+    shares = re.findall(r"([\d.]+) \[[^\]]*\] of runs, n = (\d+)", line)
+    counts = [(round(float(share) * int(n)), int(n)) for share, n in shares]
+    assert counts == [(int(planned[0]), int(planned[1])), (int(planned[2]), int(planned[3]))]

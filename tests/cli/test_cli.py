@@ -10,6 +10,7 @@ import pytest
 from tests.cli.typed import SMALL, refused
 from tests.figures.synthetic import make_run
 
+from spectrope import cli
 from spectrope.cli import main
 from spectrope.cli.commands.runs import Runs
 from spectrope.console.terminal import console
@@ -198,3 +199,42 @@ def test_lost_workers_end_with_a_code_of_their_own(monkeypatch, capsys):
     monkeypatch.setattr(Runs, "run", lose)
     assert main(("runs",)) == 4
     assert capsys.readouterr().err == "spectrope: the Ray cluster was lost.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("grok", "--seeds", "3:3"), "--seeds takes ranges of 1 to 10,000 seeds; got '3:3'."),
+        (
+            ("claims", "list", "--seeds", "0:9999999999"),
+            "--seeds takes ranges of 1 to 10,000 seeds; got '0:9",
+        ),
+        (("train", "--set", "learning_rate=1", "learning_rate=2"), "--set gives learning_rate twice."),
+    ],
+)
+def test_what_is_given_twice_or_not_at_all_is_refused(capsys, arguments, told):
+    assert told in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 7 TiB"), RuntimeError("not enough memory: 9")]
+)
+def test_too_little_memory_is_no_fault_of_the_program(capsys, monkeypatch, error):
+    def fails(*arguments):
+        raise error
+
+    monkeypatch.setattr(cli, "_run", fails)
+    assert "not enough memory: " in refused(capsys, "train")
+
+
+def test_a_closed_standard_error_does_not_mean_no(monkeypatch, tmp_path):
+    with (tmp_path / "pipe").open("w") as pipe, monkeypatch.context() as patched:
+        closed = Closed()
+        patched.setattr(closed, "fileno", pipe.fileno)
+        patched.setattr(sys, "stderr", closed)
+        assert main(("runs", "--runs", "nowhere")) == 141
+
+
+def test_no_standard_output_is_no_fault(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(("encodings", "--quiet")) == 0

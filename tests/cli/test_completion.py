@@ -36,3 +36,6 @@ def test_fish_gets_a_line_for_each_option(capsys):
 
 def test_another_shell_is_refused(capsys):
     assert "unknown shell 'tcsh'" in refused(capsys, "--completion", "tcsh")
+    assert "--completion takes the name of one shell; got bash x." in refused(
+        capsys, "--completion", "bash", "x"
+    )

@@ -33,13 +33,22 @@ def test_sound_damaged_and_old_runs_are_told_apart(root):
     (root / "empty").mkdir()
     (root / ".hidden").mkdir()
     states = {one.path.name: one.state for one in check_folders(root)}
-    assert states == {sound.id: "verified", old.id: "unverified", broken.id: "damaged", "empty": "damaged"}
+    assert states == {sound.id: "verified", old.id: "unverified", broken.id: "damaged", "empty": "no run"}
     checked = sp.check_runs(root)
-    assert "4 folders: 1 verified, 1 with files that have no digest" in str(checked)
-    assert [checked.count(state) for state in ("verified", "unverified", "damaged")] == [1, 1, 2]
+    assert "3 folders: 1 verified, 1 with files that have no digest" in str(checked)
+    assert "1 other folders are no runs, and are left alone." in str(checked)
+    assert [checked.count(state) for state in ("verified", "unverified", "damaged", "no run")] == [1, 1, 1, 1]
     row = checked.to_frame().row(by_predicate=pl.col("run") == broken.id, named=True)
     assert "does not match its digest" in row["reason"]
     assert len(find_runs(root)) == 3  # A check moves nothing.
+
+
+def test_repair_leaves_other_folders_where_they_are(root):
+    (root / "docs").mkdir()
+    (root / "docs" / "page.md").write_text("kept")
+    (root / "0123456789ab").mkdir()  # Named like a run: its making was interrupted.
+    assert sp.check_runs(root, repair=True).moved == (root / ".damaged" / "0123456789ab",)
+    assert (root / "docs" / "page.md").read_text() == "kept"
 
 
 def test_a_damaged_run_is_moved_aside_as_often_as_it_is_damaged(root):

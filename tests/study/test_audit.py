@@ -13,6 +13,7 @@ from spectrope.core.errors import StoreError
 from spectrope.lab.training.scales import experiment
 from spectrope.store import append_record
 from spectrope.study.audit import audit
+from spectrope.study.commands import _audit
 from spectrope.study.plan import is_named
 from spectrope.study.rows import StudyRows
 
@@ -130,7 +131,7 @@ def test_a_named_commit_is_a_clean_one(commit, named):
 
 def test_the_command_tells_of_rows_that_are_older_than_the_plan(tmp_path, capsys):
     put(tmp_path, ["version 0.1.0"])
-    assert main(["claims", "audit", "--rows", str(tmp_path)]) == 2
+    assert main(["claims", "audit", "--rows", str(tmp_path)]) == 1
     assert "were not made by a clean commit that contains the plan" in capsys.readouterr().err
     (tmp_path / "mid.jsonl").rename(tmp_path / "mini.jsonl")
     assert main(["claims", "audit", "--scale", "mini", "--rows", str(tmp_path)]) == 0
@@ -221,6 +222,23 @@ def test_a_row_that_was_deleted_does_not_pass(repository):
     found = audit(root / "mid.jsonl", root / "plan.toml")
     assert found.removed == (json.loads(gone)["run"],)
     assert not found.passes
+
+
+def test_a_file_that_lost_all_of_its_rows_does_not_pass(repository, capsys, monkeypatch):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    put(root, [commit("plan")])
+    commit("rows")
+    (root / "mid.jsonl").write_text("")
+    commit("none left")
+    monkeypatch.setattr(_audit, "audit", lambda rows: audit(rows, root / "plan.toml"))
+    assert main(["claims", "audit", "--rows", str(root)]) == 1
+    assert "rows that were removed or changed later" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_missing_is_no_folder_without_rows(tmp_path, capsys):
+    assert main(["claims", "audit", "--rows", str(tmp_path / "typo")]) == 2
+    assert "typo is not a folder" in capsys.readouterr().err
 
 
 def test_a_row_that_is_not_committed_and_older_than_its_commit_does_not_pass(repository):

@@ -20,6 +20,7 @@ from spectrope.cli.help import ASKED, asked, help_of
 from spectrope.cli.parsing import parse
 from spectrope.console import complain, say, silent
 from spectrope.core import (
+    ConfigError,
     EnvironmentLostError,
     Interrupted,
     SpectropeError,
@@ -29,6 +30,7 @@ from spectrope.core import (
     exit_on_interrupt,
     keep_freed_memory,
     loaded_files,
+    reason,
 )
 
 BAD_INPUT, LOST, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 4, 70, 130, 141
@@ -93,7 +95,8 @@ def _ended(arguments: list[str]) -> int:
     try:
         with silent(when=switches.quiet):
             code = _run(arguments, switches)
-            sys.stdout.flush()  # Here a closed pipe is noticed, not while Python ends.
+            if sys.stdout is not None:
+                sys.stdout.flush()  # Here a closed pipe is noticed, not while Python ends.
             return code
     except Interrupted as stop:
         complain(f"{stop} Run the same command to continue.")
@@ -107,9 +110,13 @@ def _ended(arguments: list[str]) -> int:
             traceback.print_exc()
         return LOST if isinstance(error, EnvironmentLostError) else BAD_INPUT
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for stream in (sys.stdout, sys.stderr):
+            _abandon_if_broken(stream)
         return BROKEN_PIPE
     except Exception as error:
+        if isinstance(error, MemoryError) or "not enough memory" in str(error):
+            complain(f"not enough memory: {reason(error)}. Ask for less at once, such as fewer examples.")
+            return BAD_INPUT
         if told := blamed(error, loaded_files()):
             complain(f"{told}.")
             if switches.verbose:
@@ -120,6 +127,16 @@ def _ended(arguments: list[str]) -> int:
     finally:
         if switches.verbose:
             complain(f"took {time.perf_counter() - began:.1f} s")
+
+
+def _abandon_if_broken(stream: Any) -> None:
+    """Send the rest of a stream nowhere if its pipe is closed, so that Python can end without a complaint."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _with_options(message: str) -> str:
@@ -136,6 +153,8 @@ def _run(arguments: list[str], switches: Switches) -> int:
         say(f"spectrope {__version__}")
         return 0
     if arguments[:1] == ["--completion"]:
+        if len(arguments) > 2:
+            raise ConfigError(f"--completion takes the name of one shell; got {' '.join(arguments[1:])}.")
         print(completion(*arguments[1:]))
         return 0
     if not arguments or arguments[0] in ASKED:

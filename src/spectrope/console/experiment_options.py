@@ -54,11 +54,15 @@ def changes_of(
     """Fields and values that `--set field=value` and other options name; values are JSON, or else text.
 
     Raises:
-        ConfigError: If a word has no equals sign.
+        ConfigError: If a word has no equals sign, or a field is given twice.
     """
     for word in words:
         if "=" not in word:
             raise ConfigError(f"--set takes field=value, such as learning_rate=0.001; got {word!r}.")
-    changes = {field: read_value(value) for field, _, value in (word.partition("=") for word in words)}
+    changes: dict[str, Any] = {}
+    for field, _, value in (word.partition("=") for word in words):
+        if field in changes:
+            raise ConfigError(f"--set gives {field} twice.")
+        changes[field] = read_value(value)
     given = {"precision": None if precision == "auto" else precision, "drop_positions": drop_positions}
     return changes | {name: value for name, value in given.items() if value is not None}

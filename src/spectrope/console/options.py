@@ -33,18 +33,24 @@ StopAfter = Annotated[
 ]
 
 
+MOST_SEEDS = 10_000
+
+
 def chosen_seeds(words: Sequence[str]) -> tuple[int, ...]:
     """The seeds that an option names, each once: `0 1 2`, or `0:3` for the same.
 
     Raises:
-        ConfigError: If a word is neither a number nor a range.
+        ConfigError: If a word is neither a number nor a range, or a range is empty or longer than 10,000.
     """
     seeds: dict[int, None] = {}
     for word in words:
         if re.fullmatch(r"\d+(:\d+)?", word) is None:
             raise ConfigError(f"--seeds takes numbers, or ranges such as 0:6 for 0 to 5; got {word!r}.")
         first, colon, last = word.partition(":")
-        seeds |= dict.fromkeys(range(int(first), int(last) if colon else int(first) + 1))
+        chosen = range(int(first), int(last) if colon else int(first) + 1)
+        if not 1 <= len(chosen) <= MOST_SEEDS:
+            raise ConfigError(f"--seeds takes ranges of 1 to {MOST_SEEDS:,} seeds; got {word!r}.")
+        seeds |= dict.fromkeys(chosen)
     return tuple(seeds)
 
 

@@ -30,7 +30,7 @@ class Piped(Console):
 
 
 console = Piped()
-errors = Console(stderr=True)
+errors = Piped(stderr=True)
 
 
 @contextlib.contextmanager

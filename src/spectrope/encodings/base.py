@@ -21,11 +21,14 @@ from spectrope.core import (
 )
 from spectrope.encodings.context import Context, Form, Scope, Side, Tag
 from spectrope.encodings.docstrings import documented
+from spectrope.encodings.named import NAMED
 from spectrope.encodings.positions.axes import order
 
 C = TypeVar("C", bound="Sized")
 
 ENCODINGS: Registry[type["Encoding"]] = Registry("encoding", "spectrope.encodings", "Encoding")
+for _name, _one in NAMED.items():
+    ENCODINGS.reserve(_name, f"a name for {_one.spec!r}")
 
 
 class Sized(Configured):

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spectrope.encodings.base import ENCODINGS
-
 
 @dataclass(frozen=True)
 class Named:
@@ -38,6 +36,3 @@ NAMED: Mapping[str, Named] = {
         "Round and Round We Go! What Makes Rotary Positional Encodings Useful? (Barbero et al., 2024).",
     ),
 }
-
-for _name, _one in NAMED.items():
-    ENCODINGS.reserve(_name, f"a name for {_one.spec!r}")

@@ -28,7 +28,7 @@ class CheckedRuns(Shown):
     moved: tuple[Path, ...] = ()
 
     def count(self, state: str) -> int:
-        """The number of folders in a state: verified, unverified or damaged."""
+        """The number of folders in a state: verified, unverified, damaged or no run."""
         return sum(one.state == state for one in self.folders)
 
     def to_frame(self) -> pl.DataFrame:
@@ -39,7 +39,11 @@ class CheckedRuns(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         verified, unverified, damaged = map(self.count, ("verified", "unverified", "damaged"))
         without = f"{unverified} with files that have no digest (version 0.1.0 wrote none)"
-        yield f"{len(self.folders)} folders: {verified} verified, {without}, {damaged} damaged."
+        others = self.count("no run")
+        more = f" {others} other folders are no runs, and are left alone." if others else ""
+        yield (
+            f"{len(self.folders) - others} folders: {verified} verified, {without}, {damaged} damaged.{more}"
+        )
         if damaged:
             yield "", self.to_frame().filter(pl.col("state") == "damaged").drop("state")
         if self.moved:

@@ -1,5 +1,6 @@
 """Verify run folders against their digests, and set damaged ones aside."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -7,7 +8,9 @@ from typing import Literal
 from spectrope.core import StoreError
 from spectrope.store.files import move_aside
 from spectrope.store.folders import survey
-from spectrope.store.run import SET_ASIDE
+from spectrope.store.run import CONFIG, SET_ASIDE
+
+RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -17,12 +20,13 @@ class CheckedFolder:
     Args:
         path: The folder.
         state: "verified" if every file matches its digest, "unverified" if nothing is damaged and a file
-            has no digest, as in folders of version 0.1.0.
-        reason: What is damaged.
+            has no digest, as in folders of version 0.1.0, and "no run" for a folder that is not named like
+            one and has no configuration.
+        reason: What is damaged, or why it is no run.
     """
 
     path: Path
-    state: Literal["verified", "unverified", "damaged"]
+    state: Literal["verified", "unverified", "damaged", "no run"]
     reason: str = ""
 
 
@@ -33,13 +37,20 @@ def check_folders(root: Path) -> list[CheckedFolder]:
         StoreError: If `root` is no folder or cannot be read.
     """
     runs, broken = survey(root)
-    checked = [CheckedFolder(path, "damaged", reason) for path, reason in broken]
+    checked = [
+        CheckedFolder(path, "damaged" if _is_run(path) else "no run", reason) for path, reason in broken
+    ]
     for run in runs:
         try:
             checked.append(CheckedFolder(run.path, "verified" if run.verify() else "unverified"))
         except StoreError as error:
             checked.append(CheckedFolder(run.path, "damaged", str(error)))
     return sorted(checked, key=lambda one: one.path)
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a folder was made for a run: by its name, or by its configuration."""
+    return RUN_ID.fullmatch(path.name) is not None or (path / CONFIG).exists()
 
 
 def set_aside(path: Path) -> Path:

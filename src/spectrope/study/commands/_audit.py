@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from textwrap import shorten
 
-from spectrope.console import JsonOption, ScaleOption, print_json, say, table
-from spectrope.core import StoreError
+from spectrope.console import JsonOption, ScaleOption, complain, print_json, say, table
+from spectrope.core import ConfigError
 from spectrope.study.audit import audit
 from spectrope.study.commands._common import Results
 from spectrope.study.plan import plan
@@ -30,16 +30,23 @@ class AuditRows:
     rows: Results = RESULTS
     json: JsonOption = False
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Print the plan's versions and what the rows' commits say.
 
+        Returns:
+            The exit code: 1 if rows of a planned scale are not all younger than the plan, or if some were
+            removed, changed or repeated.
+
         Raises:
-            StoreError: If rows of a planned scale are not all younger than the plan, or cannot be read.
+            ConfigError: If there is no such folder.
+            StoreError: If the history or the rows cannot be read.
         """
+        if not self.rows.is_dir():
+            raise ConfigError(f"--rows {self.rows} is not a folder.")
         audited = audit(self.rows / f"{self.scale}.jsonl")
         if self.json:
             print_json(asdict(audited) | {"scale": self.scale, "passes": audited.passes})
-        if not audited.rows:
+        if not (audited.rows or audited.removed):
             say(f"There are no rows at {self.scale} yet; all there is to list are the versions of the plan.")
         columns = ("SHA-256", "commit", "date", "runs finished by then", "subject")
         table(
@@ -72,8 +79,8 @@ class AuditRows:
                     for one in audited.analysis
                 ],
             )
-        if not audited.rows:
-            return
+        if not (audited.rows or audited.removed):
+            return 0
         say(
             f"{audited.rows} runs at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
             f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
@@ -100,15 +107,17 @@ class AuditRows:
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")
         elif not audited.passes:
-            raise StoreError(
+            complain(
                 f"some rows at {self.scale} were not made by a clean commit that contains the plan, or were "
                 "removed, changed or repeated."
             )
+            return 1
         else:
             say(
                 "Each row names a clean commit that contains the plan, and the history of the file of rows "
                 "does not contradict it. An audit cannot see runs that were made and not recorded."
             )
+        return 0
 
 
 def _some(names: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ ConfirmatorySeeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         metavar="N|N:M ...",
-        help="Confirmatory seeds, such as 0:6; a verdict needs at least 6.",
+        help="Confirmatory seeds, such as 0:6; most verdicts need at least 6.",
     ),
 ]
 MOST_SEEDS = 200
@@ -68,6 +68,8 @@ def existing_rows(folder: Path, scale: str) -> StudyRows:
     """
     place = place_of_rows(folder)
     if place == folder:
+        if folder != RESULTS and not any(folder.glob("*.jsonl")):
+            raise ConfigError(f"--rows {folder} has no rows of any scale, such as mini.jsonl.")
         return load_rows(folder, scale)
     if place is not None:
         complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")

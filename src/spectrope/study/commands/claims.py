@@ -121,9 +121,9 @@ class Claims:
 
     action: ClaimsAction
 
-    def run(self) -> None:
-        """Do what is asked."""
-        self.action.run()
+    def run(self) -> int:
+        """Do what is asked, and return the exit code."""
+        return self.action.run() or 0
 
 
 def _listed(verdict: ClaimVerdict) -> str:

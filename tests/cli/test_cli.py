@@ -206,7 +206,7 @@ def test_lost_workers_end_with_a_code_of_their_own(monkeypatch, capsys):
     [
         (("grok", "--seeds", "3:3"), "--seeds takes ranges of 1 to 10,000 seeds; got '3:3'."),
         (
-            ("claims", "list", "--seeds", "0:9999999999"),
+            ("compare", "--seeds", "0:9999999999"),
             "--seeds takes ranges of 1 to 10,000 seeds; got '0:9",
         ),
         (("train", "--set", "learning_rate=1", "learning_rate=2"), "--set gives learning_rate twice."),

@@ -210,6 +210,7 @@ def test_lost_workers_end_with_a_code_of_their_own(monkeypatch, capsys):
             "--seeds takes ranges of 1 to 10,000 seeds; got '0:9",
         ),
         (("train", "--set", "learning_rate=1", "learning_rate=2"), "--set gives learning_rate twice."),
+        (("compare", "--seeds", "0:3", "--set", "seed=1"), "--set changes all seeds to one; name seeds by"),
     ],
 )
 def test_what_is_given_twice_or_not_at_all_is_refused(capsys, arguments, told):
@@ -238,3 +239,9 @@ def test_a_closed_standard_error_does_not_mean_no(monkeypatch, tmp_path):
 def test_no_standard_output_is_no_fault(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert main(("encodings", "--quiet")) == 0
+
+
+def test_advice_in_words_of_python_is_given_in_options():
+    told = cli._with_options("there is no GPU; use device='cpu', or 'auto'.")
+    assert told == "there is no GPU; use --device cpu, or 'auto'."
+    assert cli._with_options("call f(fill='mean', n=3)") == "call f(fill='mean', n=3)"

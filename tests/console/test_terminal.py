@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from spectrope.console import console, frame
+from spectrope.console import complain, console, frame, say, table
 
 NAMES = ("Toeplitz", "p", "contr.", "residual", "rank", "spread", "content", "raw")
 
@@ -27,3 +27,14 @@ def test_a_long_text_is_folded_beside_numbers(capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "0.0343" in printed
     assert "Omitted" not in printed
+
+
+def test_text_of_others_cannot_control_the_terminal(capsys):
+    name = "a\x1b[2Jb\x9bc\u202ed"
+    say(f"{name} and\ntwo lines")
+    table("", (name,), [(name,)])
+    complain(name)
+    out, err = capsys.readouterr()
+    assert out.count("a\ufffd[2Jb\ufffdc\ufffdd") == 3
+    assert "and\ntwo lines" in out
+    assert err == "spectrope: a\ufffd[2Jb\ufffdc\ufffdd\n"

@@ -132,6 +132,7 @@ CALLS = {
     "S.eigenvalue_match(unit, lambda theta: torch.exp(1j * theta))": "symbol must be real for eigenvalues; s",
     "S.eigenvalue_match(unit, lambda theta: theta * torch.nan)": "symbol must be finite; got ",
     "S.row_centred(torch.full((2, 2), torch.inf))": "logits must be finite; got 4 of 4 NaN or infinite.",
+    "RotaryCell(dtype='float8')": "RotaryCell.dtype must be one of float32, bfloat16, float16; got 'float8'.",
     "conform(lambda x, positions: x, only=[])": "only must name at least one cell.",
 }
 SCRIPT = """
@@ -141,7 +142,7 @@ import torch
 import spectrope as sp
 from spectrope import encodings as E, spectral as S
 from spectrope.attention import attention
-from spectrope.conformance import conform
+from spectrope.conformance import RotaryCell, conform
 from spectrope.core.errors import SpectropeError
 
 

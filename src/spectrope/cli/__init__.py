@@ -145,7 +145,7 @@ def _with_options(message: str) -> str:
     def option(match: re.Match[str]) -> str:
         return f"--{match['name'].replace('_', '-')}" + (f" {match['text']}" if match["text"] else "")
 
-    return re.sub(r"\b(?P<name>[a-z_]+)=(?:True|'(?P<text>\w+)')(?![\w,])", option, message)
+    return re.sub(r"\b(?P<name>[a-z_]+)=(?:True|'(?P<text>\w+)')(?!\w|,(?! or\b))", option, message)
 
 
 def _run(arguments: list[str], switches: Switches) -> int:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core import numpy_stream, torch_stream
+from spectrope.core import numpy_stream, require, torch_stream
 
 HEAD_DIM, TOKENS, BASE = 64, 12, 10000.0
 LONGEST = 1_000_000  # The largest position.
@@ -56,6 +56,17 @@ class RotaryCell:
     width: float = 1.0
     scaling: str = "none"
     sections: str = "one axis"
+
+    def __post_init__(self) -> None:
+        known = {
+            "dtype": DTYPES,
+            "layout": LAYOUTS,
+            "order": ORDERS,
+            "scaling": SCALINGS,
+            "sections": SECTIONS,
+        }
+        for field, values in known.items():
+            require(getattr(self, field) in values, self, field, f"one of {', '.join(values)}")
 
     @property
     def rotated(self) -> int:

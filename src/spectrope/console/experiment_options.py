@@ -54,13 +54,15 @@ def changes_of(
     """Fields and values that `--set field=value` and other options name; values are JSON, or else text.
 
     Raises:
-        ConfigError: If a word has no equals sign, or a field is given twice.
+        ConfigError: If a word has no equals sign, or a field is given twice or is the seed.
     """
     for word in words:
         if "=" not in word:
             raise ConfigError(f"--set takes field=value, such as learning_rate=0.001; got {word!r}.")
     changes: dict[str, Any] = {}
     for field, _, value in (word.partition("=") for word in words):
+        if field == "seed":
+            raise ConfigError("--set changes all seeds to one; name seeds by the option for seeds.")
         if field in changes:
             raise ConfigError(f"--set gives {field} twice.")
         changes[field] = read_value(value)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 HEADING = 8  # Letters of a heading that stay on one line; text is folded to as few.
 GAP = 3  # Spaces between two columns of a table.
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Piped(Console):
@@ -51,17 +52,25 @@ def print_json(record: Any) -> None:
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    errors.print(Text(f"spectrope: {message}"), soft_wrap=True)
+    errors.print(Text(f"spectrope: {harmless(message)}"), soft_wrap=True)
 
 
 def say(line: str) -> None:
     """Print a line verbatim: names and paths are not interpreted as markup."""
-    console.print(Text(line), soft_wrap=True)
+    console.print(Text(harmless(line)), soft_wrap=True)
 
 
 def explain(text: str) -> None:
     """Print words as they are, wrapped to the width of the terminal."""
-    console.print(Text(text))
+    console.print(Text(harmless(text)))
+
+
+def harmless(text: str) -> str:
+    """Text with a mark in place of each character that controls a terminal or the direction of writing.
+
+    Names in files of others could otherwise clear the screen, change its title or reorder what it shows.
+    """
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def table(
@@ -88,13 +97,13 @@ def drawn_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: 
     for i in shown:
         number = columns[i] in numeric
         drawn.add_column(
-            escape(columns[i]),
+            escape(harmless(columns[i])),
             justify="right" if number else "left",
             overflow="fold",  # Nothing is cut off.
             min_width=_least(columns, rows, i) if number else None,
         )
     for row in rows:
-        drawn.add_row(*(escape(row[i]) for i in shown))
+        drawn.add_row(*(escape(harmless(row[i])) for i in shown))
     if len(shown) < len(columns):
         omitted = ", ".join(columns[i] for i in range(len(columns)) if i not in shown)
         drawn.caption = escape(f"Omitted at this width: {omitted}.")

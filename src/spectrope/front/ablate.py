@@ -40,6 +40,18 @@ SHOWN = {
     "cumulative": ("n_changed", "layer", "head", "single", "drop", "accuracy"),
     "screen": ("layer", "head", "drop", "loss_increase_estimate"),
 }
+NOTES = {
+    "ablation": "low to high: 95 % interval over the n examples, of each head of this one model by itself.",
+    "adaptive": (
+        "drop_low to drop_high: intervals over examples of this one model, which hold for all heads together "
+        "with 95 %. saving: cost of an exact sweep over all held-out examples, divided by that of this one."
+    ),
+    "cumulative": (
+        "single: drop of the head alone, on the half of the examples that gives the order. drop and accuracy "
+        "(a fraction): those of all heads up to the row, on the other half."
+    ),
+    "screen": "loss_increase_estimate: a first-order estimate, in nats.",
+}
 HEADS_SHOWN = 12
 DRAWN = {"ablation": DROP, "adaptive": replace(DROP, low="drop_low", high="drop_high")}
 
@@ -90,6 +102,8 @@ class AblatedRun(Shown, HeadEffects):
             if ranked:
                 shown = shown.sort("drop", descending=True).head(HEADS_SHOWN)
             yield name, shown
+            if kind in NOTES:
+                yield NOTES[kind]
             if ranked and len(shown) < len(table):
                 yield f"{len(shown)} of {len(table)} heads; the table {name!r} has all of them."
             if kind == "screen":

@@ -60,6 +60,18 @@ def test_with_texts_it_scores_every_method(checkpoint, book, capsys):
     assert "longrope divides frequencies" in capsys.readouterr().out
 
 
+def test_methods_that_do_not_apply_to_a_run_are_named(tmp_path, capsys):
+    plan = experiment("distance", "nope", epochs=1, n_examples=60)
+    run = train(plan, tmp_path, torch.device("cpu"))
+    assert (
+        main(["extend", str(run.path), "--factor", "2", "--methods", "none", "yarn", "--examples", "4"]) == 0
+    )
+    assert (
+        f"not applied, since the positions of {run.id} have nothing to scale: yarn."
+        in capsys.readouterr().err
+    )
+
+
 def test_of_a_run_it_scores_longer_sequences_under_every_method(tmp_path, capsys):
     whole = experiment("distance", "rope", epochs=1, n_examples=100)
     own = replace(whole, model=replace(whole.model, d_model=16, n_heads=2, n_layers=1, d_ff=16))

@@ -77,4 +77,6 @@ def test_what_is_not_measured_has_no_estimate_and_unfinished_training_is_named()
     assert set(table["estimate"]) == {None}
     assert set(table["p_contradicted"]) == {None}
     assert table["left_open"].all()
+    assert effects([(claim, claim.judge(rows))], set())["left_open"].unique().to_list() == [False]
+    assert effects([(claim, claim.judge(rows))])["left_open"].unique().to_list() == [None]
     assert table["training_unfinished"][0] == "RoPE on 8 heads 80.0 %, RoPE on 2 heads 80.0 %"

@@ -32,7 +32,7 @@ from spectrope.figures import check_figure, check_page
 from spectrope.front import run_or_checkpoint
 from spectrope.front.atlas import Atlas as MeasuredAtlas
 from spectrope.front.atlas import atlas
-from spectrope.store import Run, write_parquet
+from spectrope.store import Run, check_place, disk_errors, write_parquet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,15 +126,19 @@ class Atlas(Checkpoints):
         return replace(measured, drawn=replace(measured.drawn, name=Path(source).name))
 
     def _check_out(self) -> None:
-        if self.out is None or self.out.suffix == ".parquet":
+        if self.out is None:
             return
-        if self.out.suffix.lower() == ".html":
+        if self.out.suffix == ".parquet":
+            check_place(self.out)
+        elif self.out.suffix.lower() == ".html":
             check_page(self.out)
         else:
             check_figure(self.out)
 
     def _write(self, measured: MeasuredAtlas, path: Path) -> Path:
         if path.suffix == ".parquet":
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
             write_parquet(path, measured.to_frame())
             return path
         if path.suffix.lower() != ".html":

@@ -14,7 +14,18 @@ from spectrope.checkpoints import (
     extend_checkpoint,
     long_documents,
 )
-from spectrope.console import RARE, ROOT, JsonOption, RunsRoot, counted, frame, print_json, refuse_given, show
+from spectrope.console import (
+    RARE,
+    ROOT,
+    JsonOption,
+    RunsRoot,
+    complain,
+    counted,
+    frame,
+    print_json,
+    refuse_given,
+    show,
+)
 from spectrope.core import choose_device, require, require_least
 from spectrope.front import run_or_checkpoint
 from spectrope.lab import EXTRAPOLATED, extrapolate
@@ -90,10 +101,18 @@ class Extend(Checkpoints):
             scores = extrapolate(
                 run, factors, self.methods, examples=self.examples, device=device, watch=watch
             )
+        unfit = [name for name in self.methods if name not in set(scores["scaling"])]
+        if unfit:
+            complain(
+                f"not applied, since the positions of {run.id} have nothing to scale: {', '.join(unfit)}."
+            )
         if self.json:
             print_json({"scores": scores.to_dicts()})
         else:
-            title = f"{self.examples} held-out examples of each length, 95 % intervals over them"
+            title = (
+                f"{self.examples} held-out examples of each length, 95 % intervals over them; accuracy is a "
+                "fraction, loss is in nats"
+            )
             frame(title, scores.drop("examples").with_columns(pl.col(pl.Float64).round(3)))
 
     def _extend_checkpoint(self, source: str) -> None:

@@ -13,7 +13,7 @@ from spectrope.front import run_or_checkpoint
 from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum, spectrum_of_encoding
 from spectrope.front.spectrum_show import EncodingSpectrum
 from spectrope.lab import certified_kernel
-from spectrope.store import Run, disk_errors, write_certificate, write_parquet
+from spectrope.store import Run, check_place, disk_errors, write_certificate, write_parquet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,8 @@ class Spectrum(Checkpoints):
         """Measure, keep the tables, print them."""
         if (self.target is None) == (self.encoding is None):
             raise ConfigError("spectrum takes exactly one of a run, a checkpoint and --encoding NAME.")
+        if self.out is not None:
+            check_place(self.out / "table.parquet")
         if self.encoding is not None:
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities", "terms")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")

@@ -42,6 +42,14 @@ ROUGH = (
 )
 
 
+def scope_of(scale: str) -> str:
+    """What verdicts that are printed one by one apply to."""
+    return (
+        f"Verdicts at scale {scale}; they apply only to this scale. Each is tested by itself: the page of "
+        "`claims report` also marks those that Holm's correction over all claims leaves open."
+    )
+
+
 def load_rows(folder: Path, scale: str) -> StudyRows:
     """The rows of a scale; those that cannot be read, or are withdrawn, are named on standard error.
 

@@ -31,6 +31,7 @@ from spectrope.study.commands._common import (
     costing,
     gather,
     load_rows,
+    scope_of,
     verdict_records,
 )
 from spectrope.study.conditions import THROWN
@@ -246,7 +247,7 @@ def show_verdicts(study: Study, rows: StudyRows) -> None:
     for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
         lines.append((f"{claim.number} {claim.kind}", condition, verdict.word, verdict.reason))
     table(
-        f"Verdicts at scale {study.scale}; they apply only to this scale",
+        scope_of(study.scale),
         ("claim", "condition", "verdict", "why"),
         lines,
     )

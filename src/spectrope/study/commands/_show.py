@@ -9,7 +9,7 @@ from spectrope.console import JsonOption, ScaleOption, print_json, say, table
 from spectrope.study import page
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import tried_claims
-from spectrope.study.commands._common import Asked, Results, existing_rows
+from spectrope.study.commands._common import Asked, Results, existing_rows, scope_of
 from spectrope.study.study import RESULTS, Study
 from spectrope.study.verdict import ClaimVerdict
 
@@ -51,7 +51,7 @@ def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -
     say(f"Power: {power}")
     lines = [(one.condition, one.word, _effect_of(one), one.reason) for one in verdicts]
     columns = ("condition", "verdict", "effect", "why")
-    table(f"Verdicts at scale {study.scale}; they apply only to this scale", columns, lines)
+    table(scope_of(study.scale), columns, lines)
     for one in verdicts:  # Where nothing is decided, the table says why.
         if one.word != "not testable here" and (note := page.headline_note(one)):
             say(f"Beside the effect, {one.condition}: {note}.")

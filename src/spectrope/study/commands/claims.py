@@ -20,6 +20,7 @@ from spectrope.study.commands._common import (
     existing_rows,
     gather,
     load_rows,
+    scope_of,
     verdict_records,
 )
 from spectrope.study.commands._pilots import RunPilots
@@ -47,7 +48,7 @@ class List(Asked):
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
             by_claim[claim].append(f"{condition}: {_listed(verdict)}")
         lines = [(f"{one.number} {one.kind}", one.title, "\n".join(by_claim[one])) for one in study.claims]
-        table("", ("claim", "says", "verdict, seeds"), lines)
+        table(scope_of(self.scale), ("claim", "says", "verdict, seeds"), lines)
         if self.json:
             print_json(verdict_records(study, rows))
 

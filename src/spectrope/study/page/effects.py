@@ -37,23 +37,23 @@ SCHEMA = {
 
 
 def effects(
-    judged: Iterable[tuple[Claim, ClaimVerdict]], open_words: Container[tuple[str, str]] = ()
+    judged: Iterable[tuple[Claim, ClaimVerdict]], open_words: Container[tuple[str, str]] | None = None
 ) -> pl.DataFrame:
     """A row per claim, condition and part, in the order of the page.
 
     `role` is "headline" for the part that decides the claim, "premise" for one without which the claim is not
     testable, else "appendix". `left_open` says that Holm's correction over the page leaves the verdict open
-    (its dagger), `training_unfinished` which arms had not finished training (its double dagger). `limit` is
-    "at least" or "at most" where an arm errs too seldom for its odds to be measured, and "not measured" where
-    both do. Estimates and p-values are null there, and with fewer than two seeds; p-values also where all
-    seeds tie exactly, or where `untestable` says why the part decides nothing. p-values are one-sided.
-    Where `chosen_from` exceeds 1, the estimate is that of the quantity which came out largest, or nearest, of
-    so many, and the p-values allow for that choice; they are not corrected for the number of parts. Numbers
-    have ten significant digits.
+    (its dagger), and is null without `open_words`; `training_unfinished` says which arms had not finished
+    training (its double dagger). `limit` is "at least" or "at most" where an arm errs too seldom for its odds
+    to be measured, and "not measured" where both do. Estimates and p-values are null there, and with fewer
+    than two seeds; p-values also where all seeds tie exactly, or where `untestable` says why the part decides
+    nothing. p-values are one-sided. Where `chosen_from` exceeds 1, the estimate is that of the quantity which
+    came out largest, or nearest, of so many, and the p-values allow for that choice; they are not corrected
+    for the number of parts. Numbers have ten significant digits.
 
     Args:
         judged: Claims with their verdicts.
-        open_words: Names and conditions of the verdicts that are left open.
+        open_words: Names and conditions of the verdicts that are left open; None where no page was judged.
     """
     rows = [
         {
@@ -62,7 +62,7 @@ def effects(
             "scale": verdict.scale,
             "condition": verdict.condition,
             "verdict": verdict.word,
-            "left_open": (verdict.claim, verdict.condition) in open_words,
+            "left_open": None if open_words is None else (verdict.claim, verdict.condition) in open_words,
             **_part(finding),
         }
         for claim, verdict in judged

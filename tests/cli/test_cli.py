@@ -204,10 +204,10 @@ def test_lost_workers_end_with_a_code_of_their_own(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("grok", "--seeds", "3:3"), "--seeds takes ranges of 1 to 10,000 seeds; got '3:3'."),
+        (("grok", "--seeds", "3:3"), "--seeds takes ranges of 1 to 1,000,000 seeds; got '3:3'."),
         (
             ("compare", "--seeds", "0:9999999999"),
-            "--seeds takes ranges of 1 to 10,000 seeds; got '0:9",
+            "--seeds takes ranges of 1 to 1,000,000 seeds; got '0:9",
         ),
         (("train", "--set", "learning_rate=1", "learning_rate=2"), "--set gives learning_rate twice."),
         (("compare", "--seeds", "0:3", "--set", "seed=1"), "--set changes all seeds to one; name seeds by"),

@@ -57,7 +57,8 @@ class TestAblate:
         assert list(result.tables) == ["ablation-mean-10-examples", "deposit-mean-10-examples"]
         assert result.to_frame().equals(run.frame("ablation-mean-10-examples"))
         assert "Drops in percentage points; layers and heads count from 0" in repr(result)
-        assert "95 % interval over the n examples, of each head of this one model by itself." in repr(result)
+        told = " ".join(repr(result).split())
+        assert "95 % interval over the n examples, of each head of this one model by itself." in told
 
     def test_a_run_may_be_named(self, run):
         named = sp.ablate(run.id[:6], root=run.path.parent, examples=10, watch=sp.unwatched)

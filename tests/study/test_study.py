@@ -281,7 +281,7 @@ def test_a_checkpoint_that_a_kill_left_in_a_finished_run_is_removed(tiny, tmp_pa
         ("run", "seeds", "six", "--seeds takes numbers, or ranges such as 0:6 for 0 to 5; got 'six'"),
         ("run", "workers", 0, "RunClaims.workers must be at least 1; got 0"),
         ("list", "seeds", "0:100000", "List.seeds must be between 1 and 200 seeds; got ('0:100000',)"),
-        ("harvest", "seeds", "3:3", "Harvest.seeds must be between 1 and 200 seeds; got ('3:3',)"),
+        ("harvest", "seeds", "3:3", "--seeds takes ranges of 1 to 1,000,000 seeds; got '3:3'"),
     ],
 )
 def test_bad_options_are_refused(action, option, value, rule, tmp_path, capsys):

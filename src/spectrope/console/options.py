@@ -33,14 +33,14 @@ StopAfter = Annotated[
 ]
 
 
-MOST_SEEDS = 10_000
+MOST_SEEDS = 1_000_000
 
 
 def chosen_seeds(words: Sequence[str]) -> tuple[int, ...]:
     """The seeds that an option names, each once: `0 1 2`, or `0:3` for the same.
 
     Raises:
-        ConfigError: If a word is neither a number nor a range, or a range is empty or longer than 10,000.
+        ConfigError: If a word is neither a number nor a range, or a range is empty or beyond `MOST_SEEDS`.
     """
     seeds: dict[int, None] = {}
     for word in words:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, is_dataclass
 from dataclasses import fields as dataclass_fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import (
@@ -65,23 +65,26 @@ class OneOf:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         written = core_schema.plain_serializer_function_ser_schema(to_dict)
-        return core_schema.no_info_plain_validator_function(self.read, serialization=written)
+        return core_schema.no_info_plain_validator_function(
+            partial(self.read, base=source), serialization=written
+        )
 
-    def read(self, value: Any) -> Any:
-        """Turn a name, a `{"kind": ...}` mapping or a dataclass into the dataclass, with checked fields."""
+    def read(self, value: Any, base: type = object) -> Any:
+        """Turn a name, a `{"kind": ...}` mapping or a dataclass into the dataclass, with checked fields.
+
+        Args:
+            value: The name, mapping or dataclass.
+            base: Class of which a dataclass must be an instance.
+        """
         if is_dataclass(value) and not isinstance(value, type):
-            kind = getattr(value, "kind", None)
-            if not isinstance(kind, str) or kind not in self.registry or type(value) is not self._class(kind):
-                raise ConfigError(f"{self.registry.what} must be a registered one; got {value!r}.")
+            if not isinstance(value, base):
+                raise ConfigError(f"{self.registry.what} must be the configuration of one; got {value!r}.")
             return checked(value)
         fields = {"kind": value} if isinstance(value, str) else value
         if not (isinstance(fields, Mapping) and isinstance(fields.get("kind"), str)):
             raise ConfigError(f'{self.registry.what} must be a name, or fields with a "kind"; got {value!r}.')
         fields = dict(fields)
-        return from_dict(self._class(fields.pop("kind")), fields)
-
-    def _class(self, kind: str) -> type:
-        return self.registry.config(kind)
+        return from_dict(self.registry.config(fields.pop("kind")), fields)
 
 
 @cache

@@ -76,8 +76,6 @@ def existing_rows(folder: Path, scale: str) -> StudyRows:
     """
     place = place_of_rows(folder)
     if place == folder:
-        if folder != RESULTS and not any(folder.glob("*.jsonl")):
-            raise ConfigError(f"--rows {folder} has no rows of any scale, such as mini.jsonl.")
         return load_rows(folder, scale)
     if place is not None:
         complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")

@@ -73,6 +73,8 @@ def attention(
 ) -> Float[Tensor, "b h i e"]:
     r"""Attention under a positional encoding: :math:`\mathrm{softmax}(L)\,V` with logits of the encoding.
 
+    A query that sees no key has no softmax: some implementations return NaN for it, others 0.
+
     Args:
         ctx: Queries, keys, positions and mask of the layer.
         v: Values, with shape (b, h, j, e).
@@ -81,8 +83,6 @@ def attention(
             tokens among the keys.
         impl: A name in `IMPLEMENTATIONS`, or "fastest" for the fastest exact one.
         noise: Dropout masks of the pattern (default: no dropout).
-
-    A query that sees no key has no softmax: implementations return NaN or 0 for it.
 
     Raises:
         ConfigError: If the values do not fit the keys, or the mask is not Boolean.

@@ -102,7 +102,8 @@ def train(
         ConfigError: If the experiment leaves no examples for training or testing.
         Interrupted: If a stop is requested, once the checkpoint is written, or while another process
             trains it.
-        UnsupportedError: If the run was finished without the probe, or the probe cannot measure the model.
+        UnsupportedError: If the run was trained without the probe or with other settings of it, or the probe
+            cannot measure the model.
     """
     laboratory = laboratory_of(experiment)
     laboratory.check(experiment, probe)
@@ -133,16 +134,19 @@ def discard_checkpoints(run: Run) -> None:
 
 
 def _require_probed(run: Run, probe: Probe | None) -> None:
-    """Refuse a probe of a run that is finished without it.
+    """Refuse a probe of a run that is finished without it, or with other settings of it.
 
     Raises:
         UnsupportedError: If it is.
     """
-    if run.finished and probe is not None and not run.has_frame(probe.table):
+    if not run.finished or probe is None:
+        return
+    if not run.has_frame(probe.table):
         raise UnsupportedError(
             f"run {run.id} is finished and was trained without this probe, which measures during training; "
             f"move its folder away, or use another --runs."
         )
+    probe.require_same(run)
 
 
 def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatched, stop: Stop = never) -> Run:

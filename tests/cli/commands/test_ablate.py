@@ -13,7 +13,8 @@ pytestmark = pytest.mark.usefixtures("here")
     ("options", "table"),
     [
         (("--method", "adaptive"), "adaptive"),
-        (("--method", "adaptive", "--half-width", "20"), "adaptive"),
+        (("--method", "adaptive", "--threshold", "7.5"), "adaptive-above-7.5"),
+        (("--method", "adaptive", "--half-width", "20", "--fill", "mean"), "adaptive-within-20-mean"),
         (("--method", "cumulative", "--fill", "mean"), "cumulative-mean"),
         (("--method", "screen", "--fill", "resample"), "screen-resample"),
         (("--protocol", "R10"), "ablation-all"),

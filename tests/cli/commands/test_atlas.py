@@ -53,6 +53,17 @@ def test_the_adaptive_atlas_of_a_run_has_its_own_table(run, capsys):
     assert set(run.frame("atlas-1-bands-adaptive-8-examples")["n"]) == {8}
 
 
+def test_an_atlas_with_another_threshold_does_not_replace_the_first(run):
+    asked = ("atlas", str(run.path), "--bands", "1", "--examples", "8")
+    assert main(asked) == 0
+    before = run.frame("atlas-1-bands-8-examples")
+    assert main((*asked, "--threshold", "99")) == 0
+    assert run.frame("atlas-1-bands-8-examples").equals(before)
+    above = run.frame("atlas-1-bands-above-99-8-examples")
+    assert set(above["call"]) <= {"does not", "undecided"}
+    assert above.drop("call").equals(before.drop("call"))
+
+
 def test_the_atlas_of_a_checkpoint_is_printed_as_json_and_kept_as_a_table(checkpoints, tmp_path, capsys):
     table = tmp_path / "cells.parquet"
     command = ("atlas", str(checkpoints / "llama"), "--bands", "2", "--examples", "4", "--length", "16")

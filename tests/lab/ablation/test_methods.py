@@ -13,7 +13,7 @@ from spectrope.lab.ablation.methods import Adaptive, Cumulative, Exact, Screen, 
 from spectrope.lab.ablation.screening import screen
 from spectrope.lab.evaluation.score import correct, predict
 from spectrope.lab.job import train
-from spectrope.stats.sequential import TargetPrecision
+from spectrope.stats.sequential import TargetPrecision, Threshold
 from spectrope.tasks.base import Batch
 
 CPU = torch.device("cpu")
@@ -60,12 +60,24 @@ def test_the_exact_sweep_is_over_held_out_examples(subject, held_out_drops):
 
 
 def test_an_adaptive_sweep_to_the_end_is_the_exact_one(subject, held_out_drops):
-    table = Adaptive(aim=TO_THE_END).measure(subject)["adaptive"]
+    (table,) = Adaptive(aim=TO_THE_END).measure(subject).values()
     assert table["n"].to_list() == [30] * 4
     for column in ("drop", "drop_low", "drop_high"):
         assert table[column].to_list() == pytest.approx(held_out_drops)
     exact = Exact().measure(subject)["ablation"]
     assert_frame_equal(table.select("layer", "head"), exact.select("layer", "head"))
+
+
+@pytest.mark.parametrize(
+    ("aim", "name"),
+    [
+        (Threshold(0.05), "adaptive"),
+        (Threshold(0.005), "adaptive-above-0.5"),
+        (TargetPrecision(0.07), "adaptive-within-7"),
+    ],
+)
+def test_the_table_of_an_adaptive_sweep_is_named_by_its_aim(subject, aim, name):
+    assert [*Adaptive(aim=aim).measure(subject)] == [name]
 
 
 def test_an_adaptive_sweep_may_take_more_examples_than_others_do(subject, monkeypatch):

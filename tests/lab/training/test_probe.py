@@ -149,6 +149,26 @@ def test_a_run_finished_without_it_is_refused(tmp_path, whole):
     assert train(tiny(), tmp_path / "other", CPU, probe=OFTEN).frame("learning").equals(run.frame("learning"))
 
 
+@pytest.mark.parametrize("other", [replace(OFTEN, every=5), replace(OFTEN, examples=2)])
+def test_a_run_with_other_settings_of_the_probe_is_refused(tmp_path, whole, other):
+    run = train(tiny(), tmp_path, CPU, probe=OFTEN)
+    with pytest.raises(UnsupportedError, match="with every=3, examples=4, and not with every=") as refusal:
+        train(tiny(), tmp_path, CPU, probe=other)
+    assert f"and not with every={other.every}, examples={other.examples}; use" in str(refusal.value)
+    assert_same(run, whole)
+
+
+def test_an_interrupted_run_is_not_resumed_with_other_settings(tmp_path):
+    run = run_at(tmp_path, tiny())
+    trainer = Trainer(tiny(), run, CPU, OFTEN)
+    with pytest.raises(Interrupted):
+        trainer.fit(stop=lambda: trainer.state.step >= 4)
+    with pytest.raises(UnsupportedError, match="with every=3, examples=4, and not with every=5"):
+        Trainer(tiny(), run, CPU, replace(OFTEN, every=5))
+    Trainer(tiny(), run, CPU, OFTEN).fit()
+    assert sorted(set(run.frame("learning")["step"])) == [0, 3, 6, 9]
+
+
 @pytest.mark.parametrize("field", ["every", "examples"])
 def test_sizes_are_checked(field):
     with pytest.raises(ConfigError, match=f"LearningProbe.{field} must be at least 1; got 0"):

@@ -1,5 +1,6 @@
 """Methods to ablate a finished run, each of which writes tables to the run's folder."""
 
+import math
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -17,11 +18,12 @@ from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.lab.sizes import mark_of, size_mark
 from spectrope.lab.stamps import with_digests
 from spectrope.models import Decoder
-from spectrope.stats import Aim, ends
+from spectrope.stats import Aim, TargetPrecision, ends
 from spectrope.store import PackedRun, Run, temporary_folder, unpacked
 from spectrope.tasks import Batch
 
 EXAMPLES = 2000
+THRESHOLD = 5.0  # Drop, in points, above which a head is said to cost.
 TablesByName = dict[str, pl.DataFrame]
 
 
@@ -75,7 +77,11 @@ class Exact:
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
-    """Ablate each head on as few examples as a decision requires: table "adaptive"."""
+    """Ablate each head on as few examples as a decision requires: table "adaptive", or one named by its aim.
+
+    The table is "adaptive" if the aim is to decide whether a drop exceeds 5 points, "adaptive-above-2" if it
+    is 2 points, and "adaptive-within-1" if intervals are at most ±1 point wide.
+    """
 
     aim: Aim
     protocol: Protocol = CONTROLLED
@@ -95,7 +101,7 @@ class Adaptive:
             for head in swept.drops
         ]
         table = pl.DataFrame(rows).with_columns(saving=pl.lit(swept.saving))
-        return _named(self.protocol, EXAMPLES, adaptive=table)
+        return _named(self.protocol, EXAMPLES, **{"adaptive" + _aim_mark(self.aim): table})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +152,9 @@ def ablate(
 ) -> TablesByName:
     """Ablate a finished run, and store the tables with it.
 
-    The names of tables on a number of examples other than the default, `EXAMPLES`, contain that number; the
-    default tables, on which claims are tested, are not overwritten. New drops delete correlations with
-    earlier ones.
+    The names of tables on a number of examples other than the default, `EXAMPLES`, contain that number, and
+    those of an adaptive ablation contain its aim unless it is the default; the default tables, on which
+    claims are tested, are not overwritten. New drops delete correlations with earlier ones.
 
     Args:
         run: A finished run.
@@ -189,6 +195,13 @@ def choose_protocol(name: str, fill: str | None) -> Protocol:
     """
     protocol = PROTOCOLS[name]
     return protocol if fill is None else replace(protocol, fill=resolved_fill(fill))
+
+
+def _aim_mark(aim: Aim) -> str:
+    """Suffix of the name of a table with another aim than the default, in percentage points."""
+    if isinstance(aim, TargetPrecision):
+        return f"-within-{100 * aim.half_width:.10g}"
+    return "" if math.isclose(100 * aim.level, THRESHOLD) else f"-above-{100 * aim.level:.10g}"
 
 
 def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> TablesByName:

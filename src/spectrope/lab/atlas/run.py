@@ -38,11 +38,23 @@ class RunAtlas(Configured):
     def __post_init__(self) -> None:
         require(self.examples >= 4, self, "examples", "at least 4")
 
+    @property
+    def mark(self) -> str:
+        """Suffix of the names of the tables: what differs from the default atlas."""
+        settings, usual = self.settings, AtlasSettings()
+        marks = "" if settings.bands == usual.bands else f"-{settings.bands}-bands"
+        marks += "" if settings.threshold == usual.threshold else f"-above-{settings.threshold:.10g}"
+        marks += "-adaptive" if self.adaptive else ""
+        return marks if self.examples == EXAMPLES else marks + size_mark(self.examples)
+
 
 def atlas_run(
     run: Run, device: torch.device, how: RunAtlas | None = None, watch: Watch = unwatched
 ) -> TablesByName:
     """Measure the atlas of a finished run, and store its tables, "atlas" and "atlas-heads", with it.
+
+    Their names also contain the number of bands, the threshold, the method and the number of examples, as far
+    as these differ from the defaults.
 
     Args:
         run: A finished run.
@@ -73,9 +85,7 @@ def atlas_tables(subject: TrainedSubject, how: RunAtlas) -> TablesByName:
     drops = measure(subject, data, cells, settings)
     calls = [call_of(low, high, settings.threshold) for low, high in drops.select("low", "high").iter_rows()]
     table = pl.concat([cell_columns(cells), drops], how="horizontal").with_columns(call=pl.Series(calls))
-    mark = "" if settings.bands == AtlasSettings().bands else f"-{settings.bands}-bands"
-    mark += "-adaptive" if how.adaptive else ""
-    mark += "" if how.examples == EXAMPLES else size_mark(how.examples)
+    mark = how.mark
     return {ATLAS + mark: table, ATLAS_HEADS + mark: pl.DataFrame(patterns_of(subject, data[:LOOKED]))}
 
 

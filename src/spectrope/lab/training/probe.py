@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 import polars as pl
 
-from spectrope.core import require_least
+from spectrope.core import UnsupportedError, require_least
 from spectrope.models import Decoder
 from spectrope.store import Run
 from spectrope.tasks import Batch
@@ -23,6 +23,33 @@ class Probe(ABC):
 
     def __post_init__(self) -> None:
         require_least(self, 1, "every")
+
+    @property
+    def settings(self) -> pl.DataFrame:
+        """The interval and the other settings, as a table of one row."""
+        return pl.DataFrame([asdict(self)])
+
+    @property
+    def settings_table(self) -> str:
+        """The name under which the settings are stored with a run."""
+        return f"{self.table}-settings"
+
+    def require_same(self, run: Run) -> None:
+        """Refuse a run on which this probe measured with other settings.
+
+        Runs of earlier versions do not tell the settings, and are accepted.
+
+        Raises:
+            UnsupportedError: If the settings differ.
+        """
+        if not run.has_frame(self.settings_table):
+            return
+        used = run.frame(self.settings_table)
+        if not used.equals(self.settings):
+            raise UnsupportedError(
+                f"run {run.id} was measured during training with {_listed(used)}, and not with "
+                f"{_listed(self.settings)}; use the former, move its folder away, or use another --runs."
+            )
 
     @abstractmethod
     def choose(self, data: Batch) -> Batch:
@@ -45,12 +72,19 @@ class Recorder:
         run: Run folder, to which the tables are written.
         data: The training examples.
         step: Step at which training starts: 0, or that of the checkpoint.
+
+    Raises:
+        UnsupportedError: If earlier measurements, which are kept, were made with other settings.
     """
 
     def __init__(self, probe: Probe, run: Run, data: Batch, step: int) -> None:
         self.probe, self.run = probe, run
         self.batch = probe.choose(data)
         self._first = step
+        if step and run.has_frame(probe.settings_table):
+            probe.require_same(run)
+        else:
+            run.write_frame(probe.settings_table, probe.settings)
         self._tables: dict[str, pl.DataFrame] = {}
 
     def record(self, model: Decoder, step: int) -> None:
@@ -69,3 +103,8 @@ class Recorder:
         if not self.run.has_frame(name):
             return None
         return self.run.frame(name).filter(pl.col("step") < self._first)
+
+
+def _listed(settings: pl.DataFrame) -> str:
+    """Settings as keyword arguments."""
+    return ", ".join(f"{name}={value!r}" for name, value in settings.row(0, named=True).items())

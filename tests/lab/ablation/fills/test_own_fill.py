@@ -93,7 +93,9 @@ def test_tables_are_called_like_the_fill_and_say_which_file_made_them(file, tmp_
     protocol = Protocol(fill=spec)
     methods = {
         "ablation-opposite": Exact(protocol=protocol),
-        "adaptive-opposite": Adaptive(aim=TargetPrecision(0.5), protocol=choose_protocol("controlled", spec)),
+        "adaptive-within-50-opposite": Adaptive(
+            aim=TargetPrecision(0.5), protocol=choose_protocol("controlled", spec)
+        ),
         "cumulative-opposite": Cumulative(protocol=protocol),
         "screen-opposite": Screen(fill=spec),
     }

@@ -50,7 +50,7 @@ def test_fields_reach_the_configuration():
         ),
         (
             lambda: sp.experiment("rope", "distance"),
-            r"task 'rope' is an encoding; write experiment\(task, encoding\)",
+            r"task 'rope' is an encoding; the task is named first, and is one of addition, counting, ",
         ),
         (lambda: sp.experiment("distance", sp.Encoding), r"Encoding is not registered as encoding"),
         (lambda: sp.check_laws(3), r"check_laws takes an encoding, its class, configuration or name; got 3"),

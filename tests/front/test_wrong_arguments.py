@@ -42,7 +42,7 @@ CALLS = {
     "sp.experiment('distance', 'rope', attention='mla')": "attention must be a configuration, such as",
     "sp.experiment('distance', ['rope'])": "encoding must be a name, a class or a configuration; got ['rop",
     "sp.experiment('distance', int)": "int is not registered as encoding; declare it as `class int(Encoding",
-    "sp.experiment('rope', 'distance')": "task 'rope' is an encoding; write experiment(task, encoding).",
+    "sp.experiment('rope', 'distance')": "task 'rope' is an encoding; the task is named first,",
     "one.with_(learning_rat=1)": "Experiment has no field 'learning_rat'; did you mean learning_rate or en",
     "one.with_(learning_rate='fast')": "TrainingConfig.learning_rate: Input should be a valid number",
     "one.with_(max_length=3)": "'max_length' could be 'task.max_length' or 'model.max_length'; give the wh",

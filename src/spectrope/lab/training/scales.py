@@ -251,5 +251,6 @@ def _kind_of(task: "str | type[Task] | TaskConfig") -> str:
     if isinstance(task, type):
         return TASKS.name_of(task)
     if isinstance(task, str) and not is_foreign(task) and task not in TASKS and task in ENCODINGS:
-        raise ConfigError(f"task {task!r} is an encoding; write experiment(task, encoding).")
+        known = ", ".join(sorted(TASKS))
+        raise ConfigError(f"task {task!r} is an encoding; the task is named first, and is one of {known}.")
     return TASKS.resolve(task)

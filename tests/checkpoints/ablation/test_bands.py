@@ -14,6 +14,7 @@ from spectrope.checkpoints.ablation.sources import rotary_means
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores, checkpoint_sweep
 from spectrope.checkpoints.adapters import Call
+from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.sequences import predicting
 from spectrope.core.errors import UnsupportedError
 from spectrope.lab.ablation.interventions import HeadAblation
@@ -163,12 +164,13 @@ def test_what_is_refused():
 def test_rotations_and_values_have_to_be_seen():
     odd = llama()
     subject = CheckpointSubject.of(odd)
+    assert {rotation.layout for rotation in subject.rotations.values()} == {Layout("halves", 0, DIM)}
     odd.model.rotary_emb.register_forward_hook(lambda module, args, output: (output[0][0], output[1][0]))
     with pytest.raises(UnsupportedError, match="does not rotate by cosines and sines"):
         rotary_means(subject, data())
     q = torch.zeros(1, 1, 3, 4)
     call = Call("attention", q, q, None, torch.ones(1, 1, 3, 3, dtype=torch.bool), 0.5)
     with pytest.raises(UnsupportedError, match="values and scale"):
-        rotated_heads(call, torch.ones(1, 3, 4), torch.zeros(1, 3, 4))
+        rotated_heads(call, torch.ones(1, 3, 4), torch.zeros(1, 3, 4), Layout("halves", 0, 4))
     with pytest.raises(UnsupportedError, match="is for runs"):
         checkpoint_scores(CheckpointSubject.of(llama()), data(), [(HeadAblation(0, 0, "value-bias"),)])

@@ -54,7 +54,7 @@ def test_effects_are_the_slopes_at_every_position(fill):
     model, sequences = llama(), data()
     subject, change = CheckpointSubject.of(model), HeadAblation(0, 2, fill)
     means, calls = rotary_means(subject, sequences), []
-    with rotations_recorded(model, calls.append), torch.no_grad():
+    with rotations_recorded(model, subject.rotations, calls.append), torch.no_grad():
         subject.run(sequences)
     intact = calls[0].intact()
     replacement = torch.zeros_like(intact) if fill == "zero" else calls[0].output(fill, means[0])

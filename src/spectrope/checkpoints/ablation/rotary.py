@@ -12,6 +12,8 @@ from jaxtyping import Bool, Complex, Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Call, after, recorded
+from spectrope.checkpoints.audit.layout import Layout
+from spectrope.checkpoints.extension.applied import Applied, turned
 from spectrope.checkpoints.extension.rotations import rotations_of
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Band
@@ -19,6 +21,7 @@ from spectrope.lab import BandFill, fill_of
 
 ROTARY_FILLS = ("position-only", "content-only")
 OFF_SINK = "remove-band-off-sink"
+STILL = Layout("halves", 0, 0)  # Of modules that turn nothing.
 
 
 def needs_rotation(fill: str) -> bool:
@@ -48,12 +51,12 @@ class RotatedHeads:
     Args:
         call: Queries and keys after rotation, values and mask.
         waves: Factor of each coordinate pair at each position, :math:`g e^{ip\\omega_j}`, (b, t, m).
-        adjacent: Whether pairs are neighbouring coordinates rather than halves.
+        layout: The coordinates of queries and keys that turn.
     """
 
     call: Call
     waves: Complex[Tensor, "b t m"]
-    adjacent: bool
+    layout: Layout
 
     @cached_property
     def unit(self) -> Complex[Tensor, "b 1 t m"]:
@@ -98,7 +101,7 @@ class RotatedHeads:
 
     def silenced(self, band: Band) -> Float[Tensor, "b t f"]:
         """Heads side by side whose logits leave out the pairs of a band, content included."""
-        kept = (~self._members(band)).to(self.waves)
+        kept = (~self._members(band)).to(self.waves).expand_as(self.waves)[:, None]
         return self._attend(self._scores(self._times(self.call.q, kept), self.call.k))
 
     def _members(self, band: Band) -> Bool[Tensor, " m"]:
@@ -130,13 +133,8 @@ class RotatedHeads:
         )
 
     def _times(self, x: Float[Tensor, "b h t d"], factor: Complex[Tensor, "..."]) -> Tensor:
-        """Rotating pairs of x times complex factors; coordinates beyond them stay."""
-        m = self.waves.shape[-1]
-        turned, rest = x[..., : 2 * m].float(), x[..., 2 * m :]
-        pairs = turned.unflatten(-1, (m, 2)) if self.adjacent else turned.unflatten(-1, (2, m)).mT
-        z = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * factor)
-        flat = z.flatten(-2) if self.adjacent else z.mT.flatten(-2)
-        return torch.cat([flat.to(x.dtype), rest], -1)
+        """Rotating pairs of x times complex factors; the coordinates beside them stay."""
+        return turned(x, self.layout, factor) if self.layout.width else x
 
     def _scores(self, q: Tensor, k: Tensor) -> Float[Tensor, "b h t t"]:
         return replace(self.call, q=q, k=k).unmasked()
@@ -171,8 +169,15 @@ def rotary_name(model: nn.Module) -> str:
 
 
 @contextlib.contextmanager
-def rotations_recorded(model: nn.Module, sink: Callable[[RotatedHeads], None]) -> Iterator[None]:
+def rotations_recorded(
+    model: nn.Module, applied: Applied, sink: Callable[[RotatedHeads], None]
+) -> Iterator[None]:
     """Context manager that passes every attention call of the model to `sink`, with its rotation.
+
+    Args:
+        model: A Hugging Face model in which one module turns all layers.
+        applied: The rotation of each attention module; see `applied_rotations`.
+        sink: Receives the calls.
 
     Raises:
         UnsupportedError: If the model does not rotate by one module that returns cosines and sines.
@@ -189,25 +194,37 @@ def rotations_recorded(model: nn.Module, sink: Callable[[RotatedHeads], None]) -
         waves[:] = [output]
 
     def hand_over(call: Call) -> None:
-        sink(rotated_heads(call, *waves[0]))
+        rotation = applied[call.module]
+        sink(rotated_heads(call, *waves[0], STILL if rotation is None else rotation.layout))
 
     with after(model, [rotary_name(model)], note), recorded(model, hand_over, attend=True):
         yield
 
 
-def rotated_heads(call: Call, cos: Float[Tensor, "b t d"], sin: Float[Tensor, "b t d"]) -> RotatedHeads:
+def rotated_heads(
+    call: Call, cos: Float[Tensor, "b t d"], sin: Float[Tensor, "b t d"], layout: Layout
+) -> RotatedHeads:
     """A call with the rotation whose cosines and sines a rotary module returned.
+
+    Each cosine comes twice: next to itself, or in the second half. This says nothing of the coordinates that
+    turn, since attention may put either in its own order, as that of GLM does.
+
+    Args:
+        call: The call.
+        cos: Cosines of all pairs, each twice.
+        sin: Sines, likewise.
+        layout: The coordinates that turn, of width 0 if none do.
 
     Raises:
         UnsupportedError: If the call does not show its values and its scale.
     """
-    adjacent = torch.equal(cos[..., ::2], cos[..., 1::2])
     m = cos.shape[-1] // 2
-    chosen = slice(None, None, 2) if adjacent else slice(m)
-    waves = torch.complex(cos[..., chosen].float().contiguous(), sin[..., chosen].float().contiguous())
+    chosen = slice(None, None, 2) if torch.equal(cos[..., ::2], cos[..., 1::2]) else slice(m)
+    cos, sin = (part[..., chosen][..., : layout.width // 2] for part in (cos, sin))
+    waves = torch.complex(cos.float().contiguous(), sin.float().contiguous())
     if call.v is None or call.scale is None:
         raise UnsupportedError("frequency bands need attention whose values and scale are seen.")
-    return RotatedHeads(call, waves, adjacent)
+    return RotatedHeads(call, waves, layout)
 
 
 @dataclass

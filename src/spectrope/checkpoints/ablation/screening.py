@@ -93,7 +93,9 @@ class _Effects:
             added[name] = torch.zeros_like(args[0], requires_grad=True)
             return (args[0] + added[name], *args[1:]), given
 
-        recording = rotations_recorded(subject.model, note) if rotating else contextlib.nullcontext()
+        recording = contextlib.nullcontext()
+        if rotating:
+            recording = rotations_recorded(subject.model, subject.rotations, note)
         projections = [site.projection for site in subject.sites]
         with torch.enable_grad(), recording, before(subject.model, projections, add):
             odds = _log_odds(subject.scored_logits(data), data)

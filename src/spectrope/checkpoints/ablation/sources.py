@@ -12,6 +12,7 @@ from spectrope.checkpoints.ablation.rotary import (
     RotatedHeads,
     SiteMeans,
     needs_rotation,
+    rotary_name,
     rotations_recorded,
 )
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
@@ -117,6 +118,8 @@ def rotary_means(
     device = next(subject.model.parameters()).device
     places = {site.module: place for place, site in enumerate(subject.sites)}
     sums = [MeanSums() for _ in subject.sites]
+    rotary_name(subject.model)
+    rotations = subject.rotations
     for _, piece in pieces(data, tokens or TOKENS[device.type]):
         piece = piece.to(device)
 
@@ -126,7 +129,7 @@ def rotary_means(
             if look is not None:
                 look(place, heads, piece)
 
-        with rotations_recorded(subject.model, add):
+        with rotations_recorded(subject.model, rotations, add):
             subject.run(piece)
     return [total.means() for total in sums]
 

@@ -76,7 +76,7 @@ class CheckpointStages:
         name = self.subject.sites[layer].projection
         recording = contextlib.nullcontext()
         if any(map(needs_rotation, fills_of(changes))):
-            recording = rotations_recorded(self.subject.model, rotated.append)
+            recording = rotations_recorded(self.subject.model, self.subject.rotations, rotated.append)
 
         def note(_: str, args: Any, given: Any) -> None:
             heads.append(args[0])

@@ -20,7 +20,9 @@ from spectrope.checkpoints.adapters import (
     head_sites,
     rest_of,
 )
-from spectrope.checkpoints.probes.constant_content import attending_modules
+from spectrope.checkpoints.extension.applied import Applied, applied_rotations
+from spectrope.checkpoints.extension.rotations import rotations_of
+from spectrope.checkpoints.probes.constant_content import attending_modules, attention_modules
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import ConfigError, UnsupportedError
 
@@ -65,6 +67,15 @@ class CheckpointSubject:
         """Blocks by the dotted name of their stack, and in how many parts each puts its output out."""
         names = dict.fromkeys(site.stack for site in self.sites)
         return {name: list(blocks_of(self.model, self.sites, name)) for name in names}
+
+    @cached_property
+    def rotations(self) -> Applied:
+        """The rotation that each attention module to its own sequence applies, measured once.
+
+        Raises:
+            UnsupportedError: If a module applies none of the rotary modules'.
+        """
+        return applied_rotations(self.model, attention_modules(self.model), rotations_of(self.model))
 
     @cached_property
     def predictor(self) -> str:

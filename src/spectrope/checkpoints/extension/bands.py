@@ -9,8 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Call, layer_name, recorded
-from spectrope.checkpoints.extension.rotations import RotaryModule, rotations_of
-from spectrope.core import UnsupportedError
+from spectrope.checkpoints.audit.layout import Layout
+from spectrope.checkpoints.extension.applied import AppliedRotation, applied_rotations
+from spectrope.checkpoints.extension.rotations import rotations_of
+from spectrope.checkpoints.probes.constant_content import attention_modules
 
 SCHEMA: dict[str, Any] = {
     "layer": pl.Int64,
@@ -47,55 +49,33 @@ def head_bands(model: nn.Module, ids: Int[Tensor, "n t"], length: int, factor: f
         A row per layer and head: `layer`, `head`, `pairs`, `leaving` and `share`.
 
     Raises:
-        UnsupportedError: If rotary modules differ in width, or attention cannot be observed.
+        UnsupportedError: If the rotation of a layer is none of its rotary modules', or attention cannot be
+            observed.
     """
-    rotations = rotations_of(model)
-    if len({rotation.width for rotation in rotations}) > 1:
-        raise UnsupportedError(f"{type(model).__name__} has rotary modules of different widths.")
-    rotation, calls = rotations[0], list[Call]()
+    applied = applied_rotations(model, attention_modules(model), rotations_of(model))
+    calls = list[Call]()
     with recorded(model, lambda call: calls.append(call.cpu()), attend=True):
-        waves = _waves(rotation, lambda: model(input_ids=ids[:, :length], use_cache=False))
-    out = leaving(rotation.frequencies.cpu(), length, factor)
-    adjacent = waves is not None and _is_adjacent(waves)
-    rows = [row for call in calls for row in _rows(call, out, adjacent)]
-    if not rows:
-        raise UnsupportedError(f"{type(model).__name__} shows no attention kernel.")
+        model(input_ids=ids[:, :length], use_cache=False)
+    rows = [row for call in calls for row in _rows(call, applied[call.module], length, factor)]
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def _waves(rotation: RotaryModule, run: Any) -> Tensor | None:
-    """The cosines that a rotary module gives while the model runs."""
-    seen: list[Tensor] = []
-
-    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-        if isinstance(output, tuple) and isinstance(output[0], Tensor):
-            seen.append(output[0])
-
-    handle = rotation.module.register_forward_hook(keep)
-    try:
-        run()
-    finally:
-        handle.remove()
-    return seen[0] if seen else None
-
-
-def _is_adjacent(waves: Tensor) -> bool:
-    """Whether cosines come in equal neighbours, as they do where neighbouring coordinates form pairs."""
-    even = waves.shape[-1] % 2 == 0
-    return even and torch.equal(waves[..., ::2], waves[..., 1::2])
-
-
-def _rows(call: Call, out: Bool[Tensor, " m"], adjacent: bool) -> list[dict[str, Any]]:
+def _rows(call: Call, applied: AppliedRotation | None, length: int, factor: float) -> list[dict[str, Any]]:
+    """A row per head; heads that turn nothing have no pairs, and no share."""
+    layer = {"layer": layer_name(call.module)[1]}
+    if applied is None:
+        none = {"pairs": 0, "leaving": 0, "share": 0.0}
+        return [layer | none | {"head": head} for head in range(call.q.shape[1])]
+    out = leaving(applied.rotary.frequencies.cpu(), length, factor)
     groups = call.q.shape[1] // call.k.shape[1]
     q, k = call.q.float(), call.k.float().repeat_interleave(groups, 1)
-    products = torch.cat(_split(q, len(out), adjacent), -1) * torch.cat(_split(k, len(out), adjacent), -1)
+    products = torch.cat(_split(q, applied.layout), -1) * torch.cat(_split(k, applied.layout), -1)
     share = products[..., : len(out)][..., out].sum(-1) / products.sum(-1)
-    counts = {"layer": layer_name(call.module)[1], "pairs": len(out), "leaving": int(out.sum())}
-    return [counts | {"head": head, "share": float(value)} for head, value in enumerate(share)]
+    counts = {"pairs": len(out), "leaving": int(out.sum())}
+    return [layer | counts | {"head": head, "share": float(value)} for head, value in enumerate(share)]
 
 
-def _split(x: Tensor, m: int, adjacent: bool) -> tuple[Tensor, Tensor]:
+def _split(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
     """Mean norms (h, m) of the pairs, and mean sizes (h, r) of the coordinates that are not turned."""
-    turned, rest = x[..., : 2 * m], x[..., 2 * m :]
-    pairs = turned.unflatten(-1, (m, 2)) if adjacent else turned.unflatten(-1, (2, m)).mT
-    return pairs.norm(dim=-1).mean((0, 2)), rest.abs().mean((0, 2))
+    rest = torch.cat([x[..., : layout.start], x[..., layout.start + layout.width :]], -1)
+    return layout.planes(x).abs().mean((0, 2)), rest.abs().mean((0, 2))

@@ -1,5 +1,6 @@
 """Measure a checkpoint on longer texts, for several methods of scaling its positions."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +66,13 @@ class Extension(Shown):
         return settings | {"factors": list(self.factors)} | tables
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
-        first = self.bands.row(0, named=True)
-        yield (
-            f"{first['leaving']} of {first['pairs']} pairs complete less than one turn in {self.length} "
-            f"positions; at {self.factor:g} times that length they reach angles that never occurred in "
-            "training."
-        )
+        kinds = self.bands.group_by("leaving", "pairs", maintain_order=True).agg(pl.col("layer").unique())
+        for out, pairs, layers in kinds.sort(pl.col("layer").list.min()).iter_rows():
+            where = "" if len(kinds) == 1 else f"layers {', '.join(map(str, sorted(layers)))}: "
+            yield (
+                f"{where}{out} of {pairs} pairs complete less than one turn in {self.length} positions; at "
+                f"{self.factor:g} times that length they reach angles that never occurred in training."
+            )
         share = pl.col("share")
         layers = self.bands.group_by("layer", maintain_order=True).agg(
             share.mean().round(3).alias("mean"),
@@ -132,8 +134,13 @@ def extend_checkpoint(
         raise ConfigError(
             "the checkpoint's configuration names no trained length of 4 or more; give --length."
         )
-    if not factor > 1:
-        raise ConfigError(f"factor must be above 1; got {factor:g}.")
+    if not 1 < factor < math.inf:
+        raise ConfigError(f"factor must be above 1 and finite; got {factor:g}.")
+    if int(factor * length) <= length:
+        raise ConfigError(
+            f"factor must add at least one position to {length}, and so be at least {1 + 1 / length:.6g}; "
+            f"got {factor:g}."
+        )
     rotations_of(model)
     pieces = _pieces(texts, int(factor * length))
     drawable = torch.from_numpy(drawable_tokens(model))

@@ -123,7 +123,7 @@ def scores_together(
     concerned = [name for name, (place, _) in sites.items() if any(at == place for at, _ in members)]
     with (
         evaluating(subject.model),
-        rotations_recorded(subject.model, note),
+        rotations_recorded(subject.model, subject.rotations, note),
         before(subject.model, concerned, put),
     ):
         for index, piece in pieces(data, TOKENS):

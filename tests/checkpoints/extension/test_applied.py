@@ -1,0 +1,141 @@
+"""Which coordinates layers turn, in families that keep their pairs in other orders than their cosines."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    Glm4Config,
+    Glm4ForCausalLM,
+    GlmConfig,
+    GlmForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
+)
+
+from spectrope.checkpoints.atlas import atlas_checkpoint
+from spectrope.checkpoints.audit.layout import Layout
+from spectrope.checkpoints.extension.applied import applied_rotations
+from spectrope.checkpoints.extension.bands import head_bands
+from spectrope.checkpoints.extension.extend import extend_checkpoint
+from spectrope.checkpoints.extension.rotations import rotations_of
+from spectrope.checkpoints.probes.constant_content import attention_modules
+from spectrope.core.errors import UnsupportedError
+from spectrope.lab import AtlasSettings
+
+WIDTH, FASTEST = 16, 5  # Of a head; the tokens that stand for anything else begin there.
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+}
+
+
+def glm(kind=GlmConfig, model=GlmForCausalLM):
+    return model(kind(**SIZES, head_dim=WIDTH, partial_rotary_factor=0.5))
+
+
+def deepseek():
+    sizes = SIZES | {"num_key_value_heads": 2}
+    latent = {"q_lora_rank": None, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8}
+    return DeepseekV3ForCausalLM(DeepseekV3Config(**sizes, **latent, v_head_dim=8, first_k_dense_replace=2))
+
+
+def mixed():
+    """A model whose second layer turns nothing."""
+    return SmolLM3ForCausalLM(SmolLM3Config(**SIZES, no_rope_layers=[1, 0]))
+
+
+MODELS = {
+    "llama": (lambda: LlamaForCausalLM(LlamaConfig(**SIZES)), Layout("halves", 0, WIDTH)),
+    "cohere": (lambda: CohereForCausalLM(CohereConfig(**SIZES)), Layout("adjacent", 0, WIDTH)),
+    "glm": (glm, Layout("adjacent", 0, WIDTH // 2)),
+    "glm4": (lambda: glm(Glm4Config, Glm4ForCausalLM), Layout("adjacent", 0, WIDTH // 2)),
+    "deepseek_v3": (deepseek, Layout("halves", 8, 8)),
+}
+
+
+def made(make):
+    torch.manual_seed(0)
+    return make().eval()
+
+
+def found(model, rotations=None):
+    return applied_rotations(model, attention_modules(model), rotations or rotations_of(model))
+
+
+@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_layout_is_what_the_kernel_receives(family, dtype):
+    make, layout = MODELS[family]
+    rotations = found(made(make).to(dtype)).values()
+    assert [one.layout for one in rotations] == [layout] * 2
+
+
+def test_a_layer_that_turns_nothing_has_no_pairs_that_leave():
+    model = made(mixed)
+    first, second = found(model).values()
+    assert (first.layout, second) == (Layout("halves", 0, WIDTH), None)
+    told = extend_checkpoint(model, length=32)
+    bands = {row["layer"]: row for row in told.bands.iter_rows(named=True)}
+    assert (bands[0]["pairs"], bands[1]["pairs"]) == (8, 0)
+    assert 0 < bands[0]["share"] <= 1
+    assert bands[1]["share"] == 0
+    assert [line[:9] for line in told.parts() if isinstance(line, str)] == ["layers 0:", "layers 1:"]
+
+
+def test_the_frequencies_are_those_of_the_module_that_turned_them():
+    model = made(MODELS["llama"][0])
+    (own,) = rotations_of(model)
+    other = replace(own, name="other", frequencies=own.frequencies / 3)
+    assert {one.rotary.name for one in found(model, [other, own]).values()} == {own.name}
+    with pytest.raises(UnsupportedError, match=r"does not turn pairs .* by the frequencies of other alone"):
+        found(model, [other])
+
+
+@pytest.mark.parametrize("family", ["glm", "deepseek_v3"])
+def test_shares_are_those_of_the_pairs_that_turn(family):
+    """Only pair 1 has energy, and completes turns or does not by the length that is asked about."""
+    model = made(MODELS[family][0])
+    only_pair_1(model, family)
+    ids = torch.randint(FASTEST, 60, (1, 32), generator=torch.Generator().manual_seed(1))
+    frequency = float(rotations_of(model)[0].frequencies[1])
+    turn = int(6.2832 / frequency)
+    assert set(head_bands(model, ids[:, :8], turn - 2, 2.0)["share"].round(5)) == {1.0}
+    assert set(head_bands(model, ids, turn + 2, 2.0)["share"].round(5)) == {0.0}
+
+
+@pytest.mark.parametrize("family", ["glm", "deepseek_v3"])
+def test_the_atlas_finds_the_band_that_matters(family):
+    model = made(MODELS[family][0])
+    only_pair_1(model, family)
+    settings = AtlasSettings(bands=4)
+    cells = atlas_checkpoint(model, "induction", examples=4, length=24, settings=settings).cells
+    removed = cells.filter(intervention="remove-band")
+    changes = {band: removed.filter(band=band)["loss_increase"].abs().max() for band in range(4)}
+    assert changes[1] > 1e-5
+    assert [changes[band] for band in (0, 2, 3)] == pytest.approx([0, 0, 0], abs=1e-6)
+
+
+@torch.no_grad()
+def only_pair_1(model, family):
+    """Keep the second pair of queries, and make it large."""
+    for layer in model.model.layers:
+        weight = layer.self_attn.q_proj.weight
+        kept = torch.zeros(2, WIDTH, 1)
+        # DeepSeek's projections have neighbours as pairs, behind the coordinates that do not turn.
+        kept[:, (10, 11) if family == "deepseek_v3" else (2, 3)] = 30
+        weight.mul_(kept.flatten(0, 1))
+        if layer.self_attn.q_proj.bias is not None:
+            layer.self_attn.q_proj.bias.zero_()

@@ -11,6 +11,8 @@ from tests.checkpoints.gguf.files import Conversion, permuted
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
+    Ministral3Config,
+    Ministral3ForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     PreTrainedModel,
@@ -63,6 +65,11 @@ def llama(**rotary: Any) -> PreTrainedModel:
 def mistral() -> PreTrainedModel:
     """A Mistral with a sliding window."""
     return built(MistralForCausalLM, MistralConfig(**SIZES, rope_parameters=PLAIN, sliding_window=32))
+
+
+def ministral(**rotary: Any) -> PreTrainedModel:
+    """A Ministral 3, whose queries grow with the position."""
+    return built(Ministral3ForCausalLM, Ministral3Config(**SIZES, rope_parameters=rotary))
 
 
 def qwen2() -> PreTrainedModel:
@@ -126,13 +133,23 @@ def _noise(name: str, weight: np.ndarray) -> np.ndarray:
     return rng.normal(size=weight.shape) * weight.std() if name == "blk.2.attn_k.weight" else weight
 
 
+def _larger(name: str, weight: np.ndarray) -> np.ndarray:
+    """Queries of one layer, too large by less than rounding to four bits may move single numbers."""
+    return 1.3 * weight if name == "blk.1.attn_q.weight" else weight
+
+
 PLAIN_LLAMA: Model = partial(llama, **PLAIN)
+MINISTRAL: Model = lambda: ministral(**YARN, llama_4_scaling_beta=0.3)  # noqa: E731
 LLAMA3_MODEL: Model = partial(llama, **LLAMA3)
 EVERY = (0, 1, 2, 3)
 REVERSED = np.array([8, 8, 8, 8, 2, 1, 1, 1], dtype=np.float32)
 LOST = {"rope.scaling.type": None, "rope.scaling.factor": None}
 
 RIGHT = {
+    "llama in Q4_0": Case(PLAIN_LLAMA, Conversion(kind="Q4_0")),
+    "ministral, with its temperature": Case(
+        MINISTRAL, Conversion("mistral3", metadata={"attention.temperature_scale": 0.3})
+    ),
     "llama": Case(PLAIN_LLAMA, Conversion()),
     "llama in F16": Case(PLAIN_LLAMA, Conversion(kind="F16")),
     "llama in Q8_0": Case(PLAIN_LLAMA, Conversion(kind="Q8_0")),
@@ -145,6 +162,23 @@ RIGHT = {
     "smollm3": Case(smollm3, Conversion("smollm3")),
 }
 WRONG = {
+    "a temperature that the source lacks": Case(
+        partial(llama, **YARN),
+        Conversion("mistral3", metadata={"attention.temperature_scale": 0.3}),
+        ("SPE403",) * 4,
+        EVERY,
+        "query scale",
+    ),
+    "a temperature that is lost": Case(
+        MINISTRAL, Conversion("mistral3"), ("SPE403",) * 4, EVERY, "query scale"
+    ),
+    "queries too large, in Q4_0": Case(
+        PLAIN_LLAMA,
+        Conversion(kind="Q4_0", change=_larger),
+        ("SPE711",),
+        (1,),
+        "rows of queries",
+    ),
     "rows of one layer": Case(
         PLAIN_LLAMA,
         Conversion(leave=((2, "attn_q"), (2, "attn_k"))),

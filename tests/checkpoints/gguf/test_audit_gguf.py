@@ -6,11 +6,15 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 from tests.checkpoints.gguf.cases import PLAIN, RIGHT, WRONG, llama
-from tests.checkpoints.gguf.files import Conversion, write
+from tests.checkpoints.gguf.files import Conversion, permuted, write
 
 from spectrope.checkpoints.gguf import audit_gguf
+from spectrope.checkpoints.gguf.applied import applied_layer
 from spectrope.checkpoints.gguf.file import GGUFFile, open_gguf
+from spectrope.checkpoints.gguf.runtime import RULES
 from spectrope.cli import BAD_INPUT, main
 from spectrope.core import ConfigError, SpectropeError, UnsupportedError
 
@@ -53,6 +57,47 @@ def plain(tmp_path_factory):
 def rewritten(folder, tmp_path, **metadata):
     """Another file of the source, with other metadata."""
     return write(llama(**PLAIN), tmp_path / "model.gguf", Conversion(metadata=metadata))
+
+
+@pytest.mark.parametrize(("layers", "scale"), [(46, 16**-0.5), (42, 32**-0.5)])
+def test_the_largest_gemma_2_divides_by_another_width(plain, tmp_path, layers, scale):
+    stated = {"attention.key_length": 32, "block_count": layers, "attention.sliding_window": 32}
+    file = rewritten(plain, tmp_path, **stated)
+    assert applied_layer(open_gguf(file), RULES["gemma2"], 0, 64).scale == pytest.approx(scale)
+
+
+def test_weights_in_another_format_beside_the_source_are_not_read(plain, tmp_path):
+    source = shutil.copytree(plain / "source", tmp_path / "source")
+    model = llama(**PLAIN)
+    permute = {"q_proj": 4, "k_proj": 2}
+    other = {
+        name: torch.from_numpy(np.ascontiguousarray(permuted(weight.detach().numpy(), permute[part])))
+        if (part := name.split(".")[-2]) in permute
+        else weight.detach().clone()
+        for name, weight in model.state_dict().items()
+    }
+    save_file(other, source / "consolidated.safetensors")
+    assert audit_gguf(plain / "model.gguf", source).ok
+    (source / "model.safetensors").rename(source / "part.safetensors")
+    index = source / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(other, "part.safetensors")}))
+    assert audit_gguf(plain / "model.gguf", source).ok
+    for content in ({"weight_map": {"lm_head.weight": "../source/part.safetensors"}}, [], {}):
+        index.write_text(json.dumps(content))
+        with pytest.raises(ConfigError, match=r"model\.safetensors\.index\.json"):
+            audit_gguf(plain / "model.gguf", source)
+    index.write_text(json.dumps({"weight_map": {"lm_head.weight": "other.safetensors"}}))
+    with pytest.raises(ConfigError, match=r"lacks other\.safetensors"):
+        audit_gguf(plain / "model.gguf", source)
+
+
+def test_a_name_that_is_no_text_is_refused(plain, tmp_path):
+    content = (plain / "model.gguf").read_bytes()
+    where = content.index(b"general.architecture") + len(b"general.architecture") + 12
+    assert content[where : where + 5] == b"llama"
+    (tmp_path / "damaged.gguf").write_bytes(content[:where] + b"\xff" + content[where + 1 :])
+    with pytest.raises(ConfigError, match=r"is damaged: general\.architecture: UnicodeDecodeError"):
+        audit_gguf(tmp_path / "damaged.gguf")
 
 
 def test_without_a_source_nothing_is_called_a_match(plain):

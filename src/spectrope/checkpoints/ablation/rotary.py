@@ -194,8 +194,9 @@ def rotations_recorded(
         waves[:] = [output]
 
     def hand_over(call: Call) -> None:
+        cos, sin = waves[0]
         rotation = applied[call.module]
-        sink(rotated_heads(call, *waves[0], STILL if rotation is None else rotation.layout))
+        sink(rotated_heads(call, cos, sin, STILL if rotation is None else rotation.layout))
 
     with after(model, [rotary_name(model)], note), recorded(model, hand_over, attend=True):
         yield
@@ -220,8 +221,10 @@ def rotated_heads(
     """
     m = cos.shape[-1] // 2
     chosen = slice(None, None, 2) if torch.equal(cos[..., ::2], cos[..., 1::2]) else slice(m)
-    cos, sin = (part[..., chosen][..., : layout.width // 2] for part in (cos, sin))
-    waves = torch.complex(cos.float().contiguous(), sin.float().contiguous())
+    real, imaginary = (
+        part[..., chosen][..., : layout.width // 2].float().contiguous() for part in (cos, sin)
+    )
+    waves = torch.complex(real, imaginary)
     if call.v is None or call.scale is None:
         raise UnsupportedError("frequency bands need attention whose values and scale are seen.")
     return RotatedHeads(call, waves, layout)

@@ -67,13 +67,30 @@ def applied_layer(file: GGUFFile, rules: Rules, layer: int, length: int) -> Laye
     mask = Mask("causal window", file.count("attention.sliding_window")) if window else Mask("causal")
     if mask.size is not None and mask.size >= length:
         mask = Mask("causal")
-    head_dim = width_of_heads(file, layer)
-    scale = file.get("attention.scale") if rules.scaled else None
-    scale = file.number("attention.scale") if scale else head_dim**-0.5
+    scale = _scale(file, rules, layer)
     if not rules.turns(file, layer):
         return LayerEncoding("none", mask=mask, scale=scale)
     turning = _turning(file, rules, layer, window=window, length=length)
-    return LayerEncoding("rotary", turning=turning, mask=mask, scale=scale)
+    grown = _growth(file, length) if rules.heats else None
+    return LayerEncoding("rotary", turning=turning, mask=mask, scale=scale, query_scale=grown)
+
+
+def _scale(file: GGUFFile, rules: Rules, layer: int) -> float:
+    """The factor on dot products."""
+    if rules.scaled and file.get("attention.scale"):
+        return file.number("attention.scale")
+    if rules.by_embedding and file.count("block_count") == rules.by_embedding:
+        heads = file.count("attention.head_count", layer=layer)
+        return max(1, file.count("embedding_length") // heads) ** -0.5
+    return width_of_heads(file, layer) ** -0.5
+
+
+def _growth(file: GGUFFile, length: int) -> float | None:
+    """The factor on queries at the last position p: 1 + b log(1 + floor(p / n)), n the original length."""
+    if not file.get("attention.temperature_scale"):
+        return None
+    rate, floor = file.number("attention.temperature_scale"), StatedScaling.of(file).original
+    return 1 + rate * math.log1p((length - 1) // floor)
 
 
 def width_of_heads(file: GGUFFile, layer: int) -> int:

@@ -121,6 +121,8 @@ def unread(file: GGUFFile, rules: Rules) -> Iterator[str]:
     if ignored := [key for key in keys if not (rules.yarn and key in READ_BY_YARN)]:
         listed = ", ".join(f"rope.scaling.yarn_{key}" for key in ignored)
         yield f"llama.cpp does not read {listed} in {name!r}"
+    if not rules.heats and file.get("attention.temperature_scale"):
+        yield f"llama.cpp is not known to read attention.temperature_scale in {name!r}"
     if not rules.windows and file.get("attention.sliding_window"):
         yield f"llama.cpp does not read attention.sliding_window in {name!r}"
     if isinstance(file.get("attention.sliding_window_pattern"), list):

@@ -52,9 +52,16 @@ class GGUFFile:
         return value
 
     def value(self, key: str) -> Any:
-        """The metadata under a key; None where the file has no such key."""
+        """The metadata under a key; None where the file has no such key.
+
+        Raises:
+            ConfigError: If its value is damaged.
+        """
         field = self.reader.fields.get(key)
-        return None if field is None else field.contents()
+        try:
+            return None if field is None else field.contents()
+        except Exception as error:  # The package decodes a value only now.
+            raise ConfigError(f"{self.path} is damaged: {key}: {_first_line(error)}.") from None
 
     def get(self, *keys: str) -> Any:
         """The metadata under the first of some keys of the architecture that the file has."""

@@ -13,6 +13,7 @@ Order = Literal["same", "to adjacent", "to halves", "other"]
 # Largest relative distance, over all heads, between a tensor stored in a type and its source.
 TOLERANCE = {"F32": 1e-6, "F16": 2e-3, "BF16": 8e-3, "Q8_0": 3e-2, "Q6_K": 6e-2, "Q5_K": 0.1, "Q5_0": 0.12}
 COARSE = 0.5  # Of types with fewer bits; rows in a wrong order are at a distance of about 1.4.
+STRETCH = 0.05  # By which a head may be larger or smaller, beside what rounding at its distance can make.
 SIDES = {"queries": "attn_q", "keys": "attn_k"}
 
 
@@ -95,11 +96,22 @@ def side_rows(mine: np.ndarray, theirs: np.ndarray, heads: int, width: int, tole
         for order, rows in orders(b.shape[1], width).items()
     }
     order = min(distances, key=lambda one: float(np.median(distances[one])))
-    fits = distances[order] <= tolerance
+    fits = (distances[order] <= tolerance) & _unstretched(a, b[:, orders(b.shape[1], width)[order]])
     if not fits.any():
         return SideRows("other", float(distances[order].max()))
     off = tuple(np.flatnonzero(~fits).tolist())
     return SideRows(order, float(distances[order].max()), off)
+
+
+def _unstretched(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Whether each head has the size of the source's.
+
+    The best factor from b to a is the product of both over the square of b. Rounding to the nearest of few
+    values makes a smaller by up to the square of the relative distance.
+    """
+    squares = np.maximum((b**2).sum((1, 2)), 1e-300)
+    stretched = np.abs((a * b).sum((1, 2)) / squares - 1)
+    return stretched <= STRETCH + ((a - b) ** 2).sum((1, 2)) / squares
 
 
 def orders(head_dim: int, width: int) -> dict[Order, np.ndarray]:

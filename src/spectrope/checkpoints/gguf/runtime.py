@@ -26,6 +26,9 @@ class Rules:
         local_base: That base where the file states none; None takes that of the other layers.
         local_unscaled: Whether layers with a window leave out the scaling.
         scaled: Whether the factor on dot products is read from the file.
+        by_embedding: Number of layers of the size of model whose factor on dot products has the width of the
+            embedding over the number of heads in place of the width of a head; 0 where there is none.
+        heats: Whether queries grow with the position where the file states `attention.temperature_scale`.
     """
 
     pairing: Pairing
@@ -38,6 +41,8 @@ class Rules:
     local_base: float | None = None
     local_unscaled: bool = False
     scaled: bool = False
+    by_embedding: int = 0
+    heats: bool = False
 
     def has_window(self, file: GGUFFile, layer: int) -> bool:
         """Whether a layer attends through a sliding window."""
@@ -67,16 +72,22 @@ RULES: dict[str, Rules] = {
     "ernie4_5": ADJACENT,
     "exaone": Rules("halves", factors=True),
     "gemma": HALVES,
-    "gemma2": Rules("halves", windows=2, own_base=True),
+    "gemma2": Rules("halves", windows=2, own_base=True, by_embedding=46),
     "gemma3": Rules(
-        "halves", windows=6, optional=True, own_base=True, local_base=10000.0, local_unscaled=True
+        "halves",
+        windows=6,
+        optional=True,
+        own_base=True,
+        local_base=10000.0,
+        local_unscaled=True,
+        by_embedding=62,
     ),
     "glm4": ADJACENT,
     "gpt-oss": Rules("halves", windows=2, own_base=True),
     "granite": Rules("adjacent", factors=True, scaled=True),
     "internlm2": ADJACENT,
     "llama": Rules("adjacent", factors=True),
-    "mistral3": Rules("adjacent", factors=True, yarn=True),
+    "mistral3": Rules("adjacent", factors=True, yarn=True, heats=True),
     "nemotron": HALVES,
     "olmo": ADJACENT,
     "olmo2": Rules("halves", windows=4, optional=True, local_unscaled=True),

@@ -1,5 +1,6 @@
 """The checkpoint that a GGUF file was converted from: its configuration, and weights one at a time."""
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,13 +32,29 @@ class Source:
         from safetensors import SafetensorError, safe_open
 
         placed: dict[str, Path] = {}
-        for path in sorted(self.folder.glob("*.safetensors")):
+        for path in self._paths():
             try:
                 with safe_open(path, framework="pt") as opened:
                     placed |= dict.fromkeys(opened.keys(), path)
             except SafetensorError as error:
                 raise ConfigError(f"{path} is damaged: {error}; save the source anew.") from None
         return placed
+
+    def _paths(self) -> list[Path]:
+        """The files that transformers would load: other formats of the weights may lie beside them.
+
+        Raises:
+            ConfigError: If a file is missing that their index names.
+        """
+        whole, index = self.folder / "model.safetensors", self.folder / "model.safetensors.index.json"
+        if whole.is_file():
+            return [whole]
+        if not index.is_file():
+            return sorted(self.folder.glob("*.safetensors"))
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        if missing := [name for name in names if not (self.folder / name).is_file()]:
+            raise ConfigError(f"{self.folder} lacks {missing[0]}, which {index.name} names; save it anew.")
+        return [self.folder / name for name in names]
 
     def array(self, name: str) -> np.ndarray:
         """One weight in float32."""

@@ -13,6 +13,8 @@ from spectrope.core import Progress, UnsupportedError, Watch, unwatched
 from spectrope.encodings import Context, Encoding, Form, NoPE
 from spectrope.fast import LayerPlans, PlanAim
 
+FULL = "full_attention"  # As configurations call a layer that sees everything.
+
 
 class Added(Encoding):
     """A bias that a checkpoint adds, of which only the values are known."""
@@ -58,7 +60,7 @@ def plan_checkpoint(
             return
         refuse_sinks(call)
         layer = modules.index(call.module)
-        ctx, encoding, causal = _received(call, hidden=_slides(config, layer, aim.length))
+        ctx, encoding, causal = _received(call, hidden=_hides(config, layer, aim.length))
         heads = aim.forecast(ctx, encoding, causal)
         plans.extend((layer, head) for head in heads)
         done.add(layer)
@@ -70,11 +72,15 @@ def plan_checkpoint(
     return plans
 
 
-def _slides(config: Any, layer: int, length: int) -> bool:
-    """Whether a layer would see less than all of a sequence of some length, through a sliding window."""
+def _hides(config: Any, layer: int, length: int) -> bool:
+    """Whether a layer may see less than all of a sequence of some length, through a window or in chunks."""
     text = config.get_text_config()
-    window, kinds = getattr(text, "sliding_window", None), getattr(text, "layer_types", None)
-    return bool(window) and window < length and (kinds is None or kinds[layer] == "sliding_attention")
+    kinds = getattr(text, "layer_types", None)
+    sizes = [getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    if kinds is not None and kinds[layer] not in (FULL, "sliding_attention", "chunked_attention"):
+        return True  # What it hides is not known here.
+    limited = kinds is None or kinds[layer] != FULL
+    return limited and any(size is not None and 0 < size < length for size in sizes)
 
 
 def _received(call: Call, *, hidden: bool) -> tuple[Context, Encoding, bool]:

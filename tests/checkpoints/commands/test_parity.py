@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.checkpoints.parity.induction import FOLDER
+from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from spectrope.checkpoints.parity import cause
 from spectrope.checkpoints.parity.sources import checkpoint_and_settings
@@ -28,6 +29,15 @@ def test_precision_alone_ends_with_0_and_json_says_so(capsys: pytest.CaptureFixt
     assert main(["parity", str(FOLDER), f"{FOLDER}?dtype=bfloat16&cache=yes", *SMALL, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["answer"], found["cause"]) == ("precision", None)
+
+
+def test_a_family_without_fused_attention_runs_as_it_is_loaded(tmp_path: Path, capsys: Any):
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
+    config = Gemma2Config(vocab_size=64, num_attention_heads=2, num_key_value_heads=1, **sizes)
+    Gemma2ForCausalLM(config).save_pretrained(tmp_path)
+    assert main(["parity", str(tmp_path), f"{tmp_path}?attention=eager", *SMALL]) == 0
+    assert main(["parity", str(tmp_path), f"{tmp_path}?attention=sdpa", *SMALL]) in (0, 2)
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_another_model_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -53,6 +63,8 @@ def test_another_model_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ([str(FOLDER), str(FOLDER), "--local", "http://127.0.0.1:9/v1"], "--local must be a checkpoint"),
         ([str(FOLDER), str(FOLDER), "--local", f"{FOLDER}?dtype=float16"], "--local must be a checkpoint"),
         (["no/such/folder", str(FOLDER)], "no/such/folder"),
+        ([str(FOLDER), str(FOLDER), "--model", "small"], "--model names the model of a server"),
+        ([str(FOLDER), str(FOLDER), "--texts", "texts.txt", "--seed", "1"], "--seed is of random tokens"),
         ([str(FOLDER), str(FOLDER), "--texts", "texts.txt", *SMALL], "needs the checkpoint's tokenizer"),
     ],
 )

@@ -1,5 +1,6 @@
 """Extension of checkpoints, against perplexities and models of plain transformers code."""
 
+import json
 import math
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from transformers import (
     LlamaForCausalLM,
 )
 
+from spectrope.checkpoints import open_model
 from spectrope.checkpoints.extension.bands import head_bands, leaving
 from spectrope.checkpoints.extension.extend import extend_checkpoint
 from spectrope.checkpoints.extension.perplexity import key_tokens, losses, needle_accuracy, sliding_losses
@@ -236,6 +238,23 @@ class TestBands:
 
 
 class TestExtension:
+    @pytest.mark.parametrize(
+        ("factor", "rule"), [(math.inf, "and finite"), (1.001, "add at least one position")]
+    )
+    def test_a_factor_that_adds_nothing_or_everything_is_refused(self, factor, rule):
+        with pytest.raises(ConfigError, match=rule):
+            extend_checkpoint(llama(), factor)
+
+    def test_a_random_head_is_refused_where_texts_are_scored(self, tmp_path):
+        llama().model.save_pretrained(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        config["architectures"] = ["LlamaForCausalLM"]
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        model = open_model(str(tmp_path))
+        with pytest.raises(UnsupportedError, match="would predict by a random head"):
+            extend_checkpoint(model, FACTOR, [tokens()])
+        assert extend_checkpoint(model, FACTOR).scores.is_empty()
+
     def test_scores_are_those_of_plain_transformers_code(self):
         model, text = llama(), tokens()
         found = extend_checkpoint(model, FACTOR, [text], stride=8, needles=0)

@@ -147,6 +147,31 @@ def test_a_table_of_positions_that_moves_is_named():
     assert (move.where, move.what) == ("embeddings of decoder.layers.0", "vectors by position")
 
 
+@pytest.mark.parametrize("change", ["sign", "columns"])
+def test_a_table_whose_norms_stay_is_named_by_its_direction(change, tmp_path):
+    model = FAMILIES["opt"]()
+    held = read_lock(write_lock(locked(model, serving_modes=False), tmp_path / "lock"))
+    assert checked(held, model, sp.unwatched).ok
+    weight = model.model.decoder.embed_positions.weight.data
+    weight.copy_(-weight if change == "sign" else weight.roll(1, -1))
+    [move] = checked(held, model, sp.unwatched).moves
+    assert "component" in str(move)
+    earlier = tuple(replace(one, along=()) for one in held.embeddings)
+    result = checked(replace(held, embeddings=earlier), model, sp.unwatched)
+    assert result.ok
+    assert "directions of the vectors" in "".join(result.uncovered)
+
+
+def test_a_lock_whose_numbers_are_lost_is_refused(held, tmp_path):
+    path = write_lock(held, tmp_path / "lock")
+    text = path.read_text(encoding="utf-8")
+    for field in ("frequencies", "kernel"):
+        where = text.index(f"{field} = [") + len(field) + 4
+        path.write_text(text[:where] + text[text.index(",", where) + 1 :], encoding="utf-8")
+        with pytest.raises(ConfigError, match=r"must be (one per lag|of 8 frequencies and errors)"):
+            read_lock(path)
+
+
 def test_serving_modes_that_differ_now_are_named(held):
     after = replace(held, paths=tuple(replace(one, verdict="differs") for one in held.paths[:1]))
     moves = check(held, after).moves

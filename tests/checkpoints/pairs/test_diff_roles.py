@@ -45,7 +45,7 @@ def adapter(root, base):
 def test_an_adapter_fits_the_base_that_it_was_trained_on(folders, capsys):
     assert main(("diff", str(folders / "base"), str(folders / "adapter"), "--role", "adapter")) == 0
     out = capsys.readouterr().out
-    assert "compatible for use with its base: yes" in out
+    assert "positional encodings compatible for use with its base: yes" in out
     assert "Queries and keys moved by up to " in out
 
 
@@ -83,7 +83,7 @@ def test_a_draft_is_refused_on_the_command_line(folders, capsys):
     )
     out = capsys.readouterr().out
     assert f"SPE101 base: 500000 in {folders / 'base'}, 10000 in {folders / 'other'}" in " ".join(out.split())
-    assert "compatible for speculative decoding: no" in out
+    assert "positional encodings compatible for speculative decoding: no" in out
     assert main(("diff", str(folders / "base"), str(folders / "base"), "--role", "draft", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["answer"] == "yes"
 
@@ -91,7 +91,7 @@ def test_a_draft_is_refused_on_the_command_line(folders, capsys):
 def test_the_inputs_of_a_merge_and_its_result_are_compared(folders, capsys):
     base, other = str(folders / "base"), str(folders / "other")
     assert main(("diff", base, base, "--more", base, other, "--role", "merge", "--length", "48")) == 1
-    assert "compatible for merging: no" in capsys.readouterr().out
+    assert "positional encodings compatible for merging: no" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

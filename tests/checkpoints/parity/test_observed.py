@@ -63,3 +63,16 @@ def test_agreement_and_rank_correlation():
 def test_log_probabilities_must_be_finite():
     with pytest.raises(ConfigError, match="not finite"):
         Observed(torch.tensor([[[0.0, math.nan]]]))
+
+
+def test_agreement_is_not_counted_where_fewer_tokens_are_reported():
+    whole = Observed(torch.randn(2, 3, 20).log_softmax(-1))
+    best = whole.best(6)
+    logs = whole.of(best)
+    best[0, 0, 2:], best[1, 1, 5:] = NO_TOKEN, NO_TOKEN
+    some = Observed(logs.masked_fill(best == NO_TOKEN, 0.0), best)
+    for pair in ((whole, some), (some, whole)):
+        shared = agreement(*pair, 5)
+        assert shared.isnan().nonzero().tolist() == [[0, 0]]
+        assert bool((shared.nan_to_num(1.0) == 1).all())
+    assert bool(agreement(Observed(logs[..., :4], best[..., :4]), whole, 5).isnan().all())

@@ -6,9 +6,20 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.checkpoints.parity.few import few_families
 from tests.checkpoints.parity.induction import FOLDER, sequences
 from torch import Tensor
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from spectrope.checkpoints import open_model
 from spectrope.checkpoints.parity import ModelRuntime, Parity, Runtime, cause, parity, prompts_of
@@ -69,6 +80,37 @@ def test_a_wrong_base_is_named_with_its_value_and_its_next_best_explanation(loca
     assert bool((found.by_position["divergence_low"] < found.by_position["divergence_high"]).all())
     assert found.to_dict()["cause"]["codes"] == ("SPE101",)
     assert "SPE101" in repr(found)
+
+
+def test_what_cannot_complete_texts_is_refused(tmp_path: Any):
+    ids = sequences(N, LENGTH, seed=3)[0]
+    sizes = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    masked = BertForMaskedLM(BertConfig(**sizes, num_attention_heads=2)).eval()
+    with pytest.raises(UnsupportedError, match="reads tokens after the one that it predicts from"):
+        parity(ModelRuntime(masked), ModelRuntime(masked), ids, masked)
+    t5 = T5ForConditionalGeneration(T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1))
+    with pytest.raises(UnsupportedError, match="has an encoder"):
+        ModelRuntime(t5).predict(ids, torch.arange(4))
+    few = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=16, n_layer=1, n_head=1, n_positions=32)).eval()
+    with pytest.raises(UnsupportedError, match=r"does not run at length 64; .* gives it 32 positions"):
+        ModelRuntime(few).predict(ids, torch.arange(4))
+    untied = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, tie_word_embeddings=False))
+    untied.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights.pop("lm_head.weight")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        UnsupportedError, match=r"lacks lm_head\.weight, so that it would predict by a random"
+    ):
+        ModelRuntime(open_model(str(tmp_path))).predict(ids, torch.arange(4))
+
+
+def test_a_fault_that_changes_nothing_explains_nothing(local: Any, monkeypatch: pytest.MonkeyPatch):
+    few_families(monkeypatch, ("window of",))
+    found = compared(local, ModelRuntime(open_model(FOLDER, dtype="bfloat16")))
+    wide = [one for one in found.causes.ranked if one.value is not None and one.value >= LENGTH]
+    assert [one.explained for one in wide] == pytest.approx([0.0] * len(wide), abs=0.02)
+    assert found.to_frame()["explained"].max() < 0.5
 
 
 def test_a_fault_that_begins_at_a_position_is_named_with_it(local: Any):

@@ -53,6 +53,33 @@ def kept(name, folder):
     return [path for path in Path(folder).rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("named", [{"project": "../out"}, {"run": "/tmp/out"}, {"run": "a/b"}, {"run": ""}])
+def test_names_stay_in_the_folder(tmp_path, named):
+    for name in ("tensorboard", "csv"):
+        with pytest.raises(ConfigError, match="must be a plain name"):
+            sp.tracker(name, tmp_path / "inside", **named)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_second_run_of_tensorboard_keeps_the_first(tmp_path):
+    for rate in (0.5, 0.25):
+        sp.tracker("tensorboard", tmp_path, config={"rate": rate}).close()
+    places = sorted(path.parent.name for path in tmp_path.rglob("config.json"))
+    assert places == ["run", "run-2"]
+    assert json.loads((tmp_path / "spectrope" / "run" / "config.json").read_text()) == {"rate": 0.5}
+
+
+def test_trackio_is_not_sent_to_a_folder_that_it_does_not_write(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "set"))
+    script = (
+        "import sys, spectrope as sp\n"
+        "try:\n    sp.tracker('trackio', sys.argv[1])\nexcept Exception as error:\n    print(error)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "asked")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"trackio writes to {tmp_path / 'set'} in this process, and not to" in done.stdout
+
+
 def csv_numbers(folder):
     (path,) = folder.glob("*.csv")
     with path.open(newline="") as file:
@@ -190,5 +217,5 @@ def test_a_file_of_an_earlier_run_is_kept(tmp_path):
 
 
 def test_a_run_names_a_file_within_the_folder(tmp_path):
-    with pytest.raises(ConfigError, match=r"run names the tracker's file, so .* got '\.\./other'"):
+    with pytest.raises(ConfigError, match=r"run names files of the tracker, so .* got '\.\./other'"):
         sp.tracker("csv", tmp_path / "numbers", run="../other")

@@ -16,8 +16,8 @@ from spectrope.checkpoints.adapters import (
     after,
     before,
     blocks_of,
-    drawn_weights,
     head_sites,
+    require_own_head,
     rest_of,
 )
 from spectrope.checkpoints.extension.applied import Applied, applied_rotations
@@ -52,14 +52,7 @@ class CheckpointSubject:
         if config is None or embeddings is None:
             raise UnsupportedError(f"{name} predicts no tokens, so the loss of a head cannot be measured.")
         subject = cls(model, head_sites(model, attending_modules(model)))
-        if drawn := drawn_weights(model):
-            beside = subject.predictor.rpartition(".")[0]
-            used = [one for one in drawn if one.startswith(beside) and ".pooler." not in f".{one}"]
-            if used:
-                raise UnsupportedError(
-                    f"the checkpoint of {name} lacks {used[0]}, so its loss would be that of a random head; "
-                    "save it with its head."
-                )
+        require_own_head(model)
         return subject
 
     @cached_property

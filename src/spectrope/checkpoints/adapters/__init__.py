@@ -23,7 +23,7 @@ from spectrope.checkpoints.adapters.inputs import (
     short_length,
     trained_length,
 )
-from spectrope.checkpoints.adapters.load import drawn_weights, ignored_weights, open_model
+from spectrope.checkpoints.adapters.load import drawn_weights, ignored_weights, open_model, require_own_head
 from spectrope.checkpoints.adapters.packing import sequences_told_apart
 from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import (
@@ -97,6 +97,7 @@ __all__ = [
     "ordinary_token",
     "parse_layers",
     "recorded",
+    "require_own_head",
     "rest_of",
     "running",
     "runs_at",

@@ -153,6 +153,26 @@ def drawn_weights(model: nn.Module) -> tuple[str, ...]:
     return getattr(model, "drawn_weights", ())
 
 
+def require_own_head(model: nn.Module) -> None:
+    """Refuse a model whose predictions of tokens depend on weights that its checkpoint lacks.
+
+    Raises:
+        UnsupportedError: If it predicts no tokens, or by a random head.
+    """
+    name = type(model).__name__
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    if head is None:
+        raise UnsupportedError(f"{name} has no head that predicts tokens.")
+    place = next(name for name, module in model.named_modules() if module is head)
+    beside = place.rpartition(".")[0]
+    drawn = [one for one in drawn_weights(model) if one.startswith(beside) and ".pooler." not in f".{one}"]
+    if drawn:
+        raise UnsupportedError(
+            f"the checkpoint of {name} lacks {drawn[0]}, so that it would predict by a random head; save it "
+            "with its head."
+        )
+
+
 def ignored_weights(model: nn.Module) -> tuple[str, ...]:
     """Names of weights in a model's checkpoint that its class did not load; none if it was built."""
     return getattr(model, "ignored_weights", ())

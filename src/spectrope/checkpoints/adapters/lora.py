@@ -1,7 +1,10 @@
 """Merge an adapter into its base, by the library that made it."""
 
+import contextlib
+import importlib
 import json
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,17 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 def is_adapter(source: str) -> bool:
     """Whether a folder holds an adapter."""
     return (Path(source) / CONFIG).is_file()
+
+
+@contextlib.contextmanager
+def without_hub() -> Iterator[None]:
+    """While the block runs, clients of the Hugging Face Hub neither ask it nor send it a token."""
+    constants: Any = importlib.import_module("huggingface_hub.constants")
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 def base_of(source: str) -> str:
@@ -36,6 +50,8 @@ def merged(base: nn.Module, source: str) -> nn.Module:
     folder = Path(source)
     if not (folder / WEIGHTS).is_file():
         raise UnsupportedError(f"{folder} holds no {WEIGHTS}; save the adapter as safetensors.")
+    if str(_fields(folder).get("peft_type")).upper() == "XLORA":
+        raise UnsupportedError(f"{folder} holds X-LoRA, which names other adapters and cannot be merged.")
     if _fields(folder).get("megatron_config"):
         raise UnsupportedError(f"{folder} asks for Megatron, whose modules are not imported at its word.")
     try:
@@ -46,7 +62,7 @@ def merged(base: nn.Module, source: str) -> nn.Module:
         ) from None
     whole: Any = base
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), without_hub():
             warnings.simplefilter("ignore")  # of the library's own use of transformers
             adapted: Any = PeftModel.from_pretrained(whole, str(folder))
     except Exception as error:  # what does not fit raises errors of any kind inside the library

@@ -12,6 +12,8 @@ from spectrope.checkpoints.lock.opening import checked, source_of
 from spectrope.checkpoints.lock.reports import junit, sarif, write_report
 from spectrope.checkpoints.options import Checkpoints
 from spectrope.console import JsonOption, counted, print_json, say, show
+from spectrope.core import ConfigError
+from spectrope.store import check_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,10 @@ class Check(Checkpoints):
 
     def run(self) -> int:
         """Measure, print what changed, and say by the exit code whether anything did."""
+        for path in (one for one in (self.junit, self.sarif) if one is not None):
+            check_place(path)
+        if self.junit is not None and self.junit == self.sarif:
+            raise ConfigError(f"--junit and --sarif both name {self.junit}; give each report its own file.")
         held = read_lock(self.lock)
         source = self.model or source_of(held, self.lock)
         model = self.open(source, held.layers_taken or None, part=held.part or None)

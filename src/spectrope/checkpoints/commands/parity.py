@@ -14,7 +14,7 @@ from spectrope.checkpoints.options import Checkpoints
 from spectrope.checkpoints.parity import Endpoint, ModelRuntime, Runtime, parity, prompts_of
 from spectrope.checkpoints.parity.run import PLACES
 from spectrope.checkpoints.parity.sources import checkpoint_and_settings, is_address
-from spectrope.console import RARE, JsonOption, counted, print_json, show
+from spectrope.console import RARE, JsonOption, counted, print_json, refuse_given, show
 from spectrope.core import ConfigError
 
 LONGEST = 512  # Tokens of a prompt, unless asked for more.
@@ -64,6 +64,10 @@ class Parity(Checkpoints):
         for name, value, least in (("prompts", self.prompts, 2), ("places", self.places, 2)):
             if value < least:
                 raise ConfigError(f"--{name} must be at least {least}; got {value}.")
+        if not any(map(is_address, (self.first, self.second))):
+            refuse_given(self, ("model",), "names the model of a server; neither runtime is one.")
+        if self.texts is not None:
+            refuse_given(self, ("seed",), "is of random tokens; --texts takes the place of these.")
         source = self._local_source()
         local = replace(self, dtype="float32").open(source)
         tokenizer = self.tokenizer(source)
@@ -93,7 +97,11 @@ class Parity(Checkpoints):
         name, settings = checkpoint_and_settings(source)
         dtype = self.dtype if settings.dtype == "auto" else settings.dtype
         model = replace(self, dtype=dtype).open(name)
-        model.set_attn_implementation(settings.attention)  # pyright: ignore[reportCallIssue]
+        if settings.attention != "auto":
+            try:
+                model.set_attn_implementation(settings.attention)  # pyright: ignore[reportCallIssue]
+            except ValueError as error:
+                raise ConfigError(f"{source}: {str(error).splitlines()[0]}") from None
         return ModelRuntime(model, source, cached=settings.cache == "yes")
 
     def _prompts(self, local: nn.Module, tokenizer: Tokenizer | None) -> Tensor:

@@ -12,7 +12,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded, trained_length
+from spectrope.checkpoints.adapters import (
+    Tokenizer,
+    drawable_tokens,
+    encoded,
+    require_own_head,
+    trained_length,
+)
 from spectrope.checkpoints.extension.bands import head_bands
 from spectrope.checkpoints.extension.perplexity import key_tokens, losses, needle_accuracy, sliding_losses
 from spectrope.checkpoints.extension.rotations import METHODS, ScaledModule, rotations_of, scaled, slowed
@@ -124,7 +130,8 @@ def extend_checkpoint(
     Raises:
         ConfigError: If a value breaks a rule, or texts are too short.
         UnknownNameError: If there is no such method.
-        UnsupportedError: If the model has no rotary frequencies that can be scaled.
+        UnsupportedError: If the model has no rotary frequencies that can be scaled, or predicts by a head
+            that its checkpoint lacks.
     """
     for name in (*methods, judge):
         if name not in METHOD_NAMES:
@@ -142,6 +149,8 @@ def extend_checkpoint(
             f"got {factor:g}."
         )
     rotations_of(model)
+    if len(texts):
+        require_own_head(model)
     pieces = _pieces(texts, int(factor * length))
     drawable = torch.from_numpy(drawable_tokens(model))
     shown = pieces[0] if pieces else _drawn(drawable, length)

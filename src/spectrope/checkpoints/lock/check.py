@@ -75,6 +75,8 @@ class CheckedLock(Shown):
         missing = [added] if added else []
         if any(one.far is None and now.far is not None for one, now in self._both()):
             missing.append(f"what changes beyond {self.before.length} positions")
+        if any(one.norms and not one.along for one in self.before.embeddings):
+            missing.append("directions of the vectors that embeddings add by position, beside their norms")
         return tuple(f"{one}, which `spectrope lock` would add" for one in missing)
 
     def _both(self) -> Iterator[tuple[LockedLayer, LockedLayer]]:
@@ -306,11 +308,18 @@ def _embeddings(before: LockedEmbeddings, after: LockedEmbeddings | None, noise:
         yield Move(where, "absolute term", before.table or "no table", after.table or "no table")
     if before.first_row != after.first_row:
         yield Move(where, "first position", f"row {before.first_row}", f"row {after.first_row}")
-    known = dict(zip(after.positions, after.norms, strict=True))
-    for place, then in zip(before.positions, before.norms, strict=True):
-        now = known.get(place, 0.0)
-        if abs(then - now) > max(before.tolerance, 10 * noise) * max(then, now):
-            yield Move(where, "vectors by position", f"norm {then:.4g} at position {place}", f"{now:.4g}")
+    norms = dict(zip(after.positions, after.norms, strict=True))
+    along = dict(zip(after.positions, after.along, strict=bool(after.along)))
+    components = before.along if before.along and along else (0.0,) * len(before.norms)
+    for place, norm, component in zip(before.positions, before.norms, components, strict=True):
+        now = norms.get(place, 0.0)
+        within = max(before.tolerance, 10 * noise) * max(norm, now)
+        if abs(norm - now) > within:
+            yield Move(where, "vectors by position", f"norm {norm:.4g} at position {place}", f"{now:.4g}")
+            return
+        if before.along and along and abs(component - along[place]) > within:
+            then = f"component {component:.4g} in a fixed direction at position {place}"
+            yield Move(where, "vectors by position", then, f"{along[place]:.4g}")
             return
 
 

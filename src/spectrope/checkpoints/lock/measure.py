@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -42,7 +43,7 @@ from spectrope.checkpoints.lock.records import (
     LockedVision,
 )
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
-from spectrope.core import Watch
+from spectrope.core import Watch, torch_stream
 
 LIBRARIES = ("spectrope", "torch", "transformers", "safetensors")
 LOCK_LENGTH = 128  # Positions of a lock, where the model takes as many.
@@ -250,14 +251,22 @@ def _head(record: HeadRecord, query: float, key: float, scale: float, noise: flo
 
 def _embeddings(record: AbsoluteRecord, noise: float) -> LockedEmbeddings:
     term, places = record.term, _places(record)
+    kept = (torch.zeros(0, 1) if term is None else term[places]).double()
     return LockedEmbeddings(
         block=record.block,
         table=record.table,
         first_row=record.first_row if record.table else None,
         positions=tuple(places),
-        norms=() if term is None else tuple(term[places].double().norm(dim=-1).tolist()),
+        norms=tuple(kept.norm(dim=-1).tolist()),
+        along=tuple((kept @ direction(kept.shape[-1])).tolist()),
         tolerance=tolerance(noise),
     )
+
+
+def direction(width: int) -> Float[Tensor, " d"]:
+    """A fixed direction, of length 1, that no order of the coordinates and no sign leaves as it is."""
+    drawn = torch.randn(width, generator=torch_stream(0, "lock", "direction"), dtype=torch.float64)
+    return drawn / drawn.norm()
 
 
 def _places(record: AbsoluteRecord) -> list[int]:

@@ -6,7 +6,7 @@ from spectrope.checkpoints.adapters.parts import named_part
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.far_encoding import FarEncoding
 from spectrope.checkpoints.audit.plane import PlaneTurning
-from spectrope.core import Configured
+from spectrope.core import Configured, require
 
 FORMAT = 1  # Rises when a file of an older version can no longer be read.
 
@@ -32,6 +32,9 @@ class LockedHead(Configured):
     lags: tuple[int, ...]
     kernel: tuple[float, ...]
     tolerance: float
+
+    def __post_init__(self) -> None:
+        require(len(self.kernel) == len(self.lags), self, "kernel", f"one per lag, {len(self.lags)} in all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,11 @@ class LockedLayer(Configured):
     encoding: LayerEncoding
     heads: tuple[LockedHead, ...]
     far: FarEncoding | None = None
+
+    def __post_init__(self) -> None:
+        if (turning := self.encoding.turning) is not None:
+            sizes = {len(turning.frequencies), len(turning.errors), turning.width // 2}
+            require(len(sizes) == 1, self, "encoding", f"of {turning.width // 2} frequencies and errors")
 
     @property
     def described(self) -> str:
@@ -135,6 +143,7 @@ class LockedEmbeddings(Configured):
         first_row: Row of the first position; absent without a table.
         positions: Positions at which the added vectors are kept.
         norms: Their norms there, less the mean over positions.
+        along: Their components along a fixed direction; empty in locks of earlier versions.
         tolerance: Relative departure of a norm that is accepted.
     """
 
@@ -143,7 +152,12 @@ class LockedEmbeddings(Configured):
     first_row: int | None = None
     positions: tuple[int, ...] = ()
     norms: tuple[float, ...] = ()
+    along: tuple[float, ...] = ()
     tolerance: float
+
+    def __post_init__(self) -> None:
+        sizes = len(self.positions), len(self.along or self.norms)
+        require(sizes == (len(self.norms),) * 2, self, "norms", f"one per position, {sizes[0]} in all")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,7 @@ class PairAudit(Shown):
         yield from self.reasons
         yield from (f"cannot tell: {one}" for one in self.unclear)
         yield from self.notes
-        yield f"compatible for {self.purpose}: {self.answer}"
+        yield f"positional encodings compatible for {self.purpose}: {self.answer}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""

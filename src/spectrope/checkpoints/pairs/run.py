@@ -11,6 +11,8 @@ from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.records import PairAudit
 from spectrope.core import ConfigError, Watch
 
+OTHERS = "values, output projections, norms, feed-forward layers, experts and heads"
+
 
 def compatible(
     first: nn.Module,
@@ -81,7 +83,8 @@ def _unread(members: Sequence[Member]) -> Iterator[str]:
 
 
 def _uncompared(members: Sequence[Member]) -> Iterator[str]:
-    """Blocks without softmax attention, layers of which no role compares anything, and far positions."""
+    """Other weights, blocks without softmax attention, layers that no role compares, and far positions."""
+    yield f"Not compared: {OTHERS}."
     audits = [member.audit for member in members]
     blocks = [name for audit in audits for name in audit.without]
     layers = [one for audit in audits for one in (*audit.indexers, *audit.decays, *audit.vision)]

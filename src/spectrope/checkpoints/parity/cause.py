@@ -59,6 +59,7 @@ class Explanation:
     layers: tuple[int, ...] = ()
     onset: int = 0
     value: float | None = None
+    explained: float = 0.0
 
     def __str__(self) -> str:
         where = f" in layer {', '.join(map(str, self.layers))}" if self.layers else ""
@@ -161,8 +162,15 @@ class _Search:
             log_likelihood=later if begins else whole,
             layers=tuple(layers),
             onset=int(self.places[onset]) if begins else 0,
+            explained=_share(switched if begins else left, self.unchanged),
             value=None if simulation.scale == "one" else value,
         )
+
+
+def _share(left: Float[Tensor, "n m"], unchanged: Float[Tensor, "n m"]) -> float:
+    """Of the divergence of the sound copy, what a fault takes away; 0 where there is none."""
+    whole = float(unchanged.mean())
+    return 1 - float(left.mean()) / whole if whole else 0.0
 
 
 def log_likelihood(left: Float[Tensor, "n m"], n_parameters: int) -> float:

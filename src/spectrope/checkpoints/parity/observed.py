@@ -65,9 +65,14 @@ def divergence(p: Observed, q: Observed) -> Float[Tensor, "n m"]:
 
 
 def agreement(p: Observed, q: Observed, k: int) -> Float[Tensor, "n m"]:
-    """Share of the k most probable tokens of p that are among the k most probable of q."""
+    """Share of the k most probable tokens of p that are among the k most probable of q.
+
+    NaN where either reports fewer than k tokens.
+    """
     first, second = p.best(k), q.best(k)
-    return (first[..., :, None] == second[..., None, :]).any(-1).double().mean(-1)
+    shared = (first[..., :, None] == second[..., None, :]).any(-1).double().mean(-1)
+    few = (first == NO_TOKEN).any(-1) | (second == NO_TOKEN).any(-1)
+    return shared.masked_fill(few | (first.shape[-1] < k), torch.nan)
 
 
 def rank_correlations(p: Observed, q: Observed, k: int) -> Float[np.ndarray, "n m"]:

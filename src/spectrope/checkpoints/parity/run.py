@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import drawable_tokens
+from spectrope.checkpoints.adapters import drawable_tokens, sees_ahead
 from spectrope.checkpoints.parity.cause import (
     PRECISION_SLACK,
     UNNOTICED,
@@ -23,7 +23,7 @@ from spectrope.checkpoints.parity.runtimes import ModelRuntime, Runtime
 from spectrope.checkpoints.parity.sites import LocalCopy
 from spectrope.checkpoints.sequences import repeated_tokens
 from spectrope.console import Shown
-from spectrope.core import ConfigError, Watch, unwatched
+from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
 from spectrope.stats import mean_intervals
 
 TOP = 5  # Tokens of which agreement is counted.
@@ -127,14 +127,14 @@ class Parity(Shown):
 
     def to_frame(self) -> pl.DataFrame:
         """Explanations, the most likely first; empty where predictions are the same."""
-        rows, none = self.causes.ranked, self.causes.none.divergence
+        rows = self.causes.ranked
         best = rows[0].log_likelihood if rows else 0.0
         return pl.DataFrame(
             [
                 {
                     "code": " or ".join(one.codes),
                     "explanation": str(one).rpartition(" (")[0],
-                    "explained": 1 - one.divergence / none,
+                    "explained": one.explained,
                     "log10_ratio": (best - one.log_likelihood) / np.log(10),
                 }
                 for one in rows
@@ -201,14 +201,19 @@ def parity(
 
     Raises:
         ConfigError: If prompts are too few or too short.
-        UnsupportedError: If a runtime does not report what is needed.
+        UnsupportedError: If a runtime does not report what is needed, or the local copy reads ahead.
     """
     n, length = prompts.shape
     if n < 2 or length < 16:
         raise ConfigError(f"parity needs at least 2 prompts of at least 16 tokens; got {n} of {length}.")
     at, own = places_of(length, places), ModelRuntime(local, "the local copy")
-    names = (first.name, second.name)
-    copy, wanted = LocalCopy.of(local), own.predict(prompts, at)
+    names, wanted = (first.name, second.name), own.predict(prompts, at)
+    if sees_ahead(local):
+        raise UnsupportedError(
+            f"{type(local).__name__} reads tokens after the one that it predicts from; parity compares "
+            "models that complete texts."
+        )
+    copy = LocalCopy.of(local)
     seen = [runtime.predict(prompts, at) for runtime in (first, second)]
     for name, one in zip(names, seen, strict=True):
         _check_vocabulary(name, one, wanted.logs.shape[-1])

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import evaluating
+from spectrope.checkpoints.adapters import evaluating, require_own_head, runs_at
 from spectrope.checkpoints.parity.observed import Observed
 from spectrope.core import UnsupportedError
 
@@ -53,9 +53,12 @@ class ModelRuntime(Runtime):
 
     @torch.no_grad()
     def predict(self, prompts: Int[Tensor, "n t"], places: Int[Tensor, " m"]) -> Observed:
-        if getattr(self.model, "get_output_embeddings", lambda: None)() is None:
-            raise UnsupportedError(f"{self.label} has no head that predicts tokens; parity needs one.")
+        require_own_head(self.model)
         model: Any = self.model
+        if model.config.is_encoder_decoder:
+            raise UnsupportedError(
+                f"{self.label} has an encoder; parity compares models that complete texts."
+            )
         size = model.get_input_embeddings().weight.shape[0]
         if int(prompts.max()) >= size:
             raise UnsupportedError(
@@ -65,7 +68,7 @@ class ModelRuntime(Runtime):
         step = self._stepwise if self.cached else self._whole
         rows = max(1, BATCH_TOKENS // prompts.shape[1])
         device = next(self.model.parameters()).device
-        with evaluating(self.model):
+        with evaluating(self.model), runs_at(prompts.shape[1], self.model):
             logits = [step(some.to(device), places) for some in prompts.split(rows)]
         return Observed(torch.cat(logits).double().cpu().log_softmax(-1))
 

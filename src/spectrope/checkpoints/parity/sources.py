@@ -15,12 +15,12 @@ class RuntimeSettings:
 
     Args:
         dtype: Floating-point type; "auto" is the checkpoint's.
-        attention: Which attention function.
+        attention: Which attention function; "auto" is that with which transformers loads the checkpoint.
         cache: Whether tokens enter one at a time, with a cache of keys and values.
     """
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    attention: Literal["sdpa", "eager"] = "sdpa"
+    attention: Literal["auto", "sdpa", "eager"] = "auto"
     cache: YesNo = "no"
 
 

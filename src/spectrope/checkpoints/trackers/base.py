@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,9 @@ class Tracker(Registered, ABC):
         run: Name of the run; None lets the client choose.
         config: Settings of the run, to be kept with it.
         url: Address to send to; None sends nothing and only writes to the folder.
+
+    Raises:
+        ConfigError: If it cannot send to an address, or a name is no plain name.
     """
 
     registry = TRACKERS
@@ -39,6 +43,11 @@ class Tracker(Registered, ABC):
     ) -> None:
         if url is not None and not self.sends:
             raise ConfigError(f"tracker {self.kind!r} writes files alone; got url={url!r}.")
+        for what, named in (("project", project), ("run", run)):
+            if named is not None and (not named or Path(named).name != named or not named.isprintable()):
+                raise ConfigError(
+                    f"{what} names files of the tracker, so it must be a plain name; got {named!r}."
+                )
         self.folder, self.project, self.run, self.url = Path(folder), project, run, url
         self.config = dict(config or {})
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -55,6 +64,12 @@ class Tracker(Registered, ABC):
     @abstractmethod
     def close(self) -> None:
         """End the run; what was recorded is then on disk or sent."""
+
+
+def unused(folder: Path, name: str, *suffixes: str) -> Path:
+    """The first path of this name, else numbered, that is not there, nor with any of these suffixes."""
+    paths = (folder / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(path for path in paths if not any(Path(f"{path}{suffix}").exists() for suffix in suffixes))
 
 
 def client(module: str, package: str) -> Any:

@@ -3,10 +3,9 @@
 import csv
 import json
 from collections.abc import Mapping
-from itertools import count
 from pathlib import Path
 
-from spectrope.checkpoints.trackers.base import Tracker
+from spectrope.checkpoints.trackers.base import Tracker, unused
 from spectrope.core import ConfigError
 
 
@@ -20,19 +19,17 @@ class CsvFile(Tracker, name="csv"):
         """Begin a file, and keep the settings of the run beside it.
 
         Raises:
-            ConfigError: If the run's name is no name of a file, or its settings cannot be written as JSON.
+            ConfigError: If its settings cannot be written as JSON.
         """
-        name = self.run or "metrics"
-        if Path(name).name != name or not name.isprintable():
-            raise ConfigError(f"run names the tracker's file, so it must be a plain name; got {name!r}.")
         try:
             settings = json.dumps(self.config, indent=2, default=str)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"config must be settings that JSON can hold: {error}.") from None
-        path = _unused(self.folder, name)
-        self.file = path.open("x", newline="", encoding="utf-8")
+        path = unused(self.folder, self.run or "metrics", ".csv", ".json")
+        file = Path(f"{path}.csv")
+        self.file = file.open("x", newline="", encoding="utf-8")
         if self.config:
-            path.with_suffix(".json").write_text(settings, encoding="utf-8")
+            file.with_suffix(".json").write_text(settings, encoding="utf-8")
         self.lines = csv.writer(self.file)
         self.lines.writerow(("step", "name", "value"))
 
@@ -44,10 +41,3 @@ class CsvFile(Tracker, name="csv"):
     def close(self) -> None:
         """Close the file."""
         self.file.close()
-
-
-def _unused(folder: Path, name: str) -> Path:
-    """The first file of this name, else numbered, that is not there, nor settings beside it."""
-    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    paths = (folder / f"{one}.csv" for one in names)
-    return next(path for path in paths if not path.exists() and not path.with_suffix(".json").exists())

@@ -3,18 +3,18 @@
 import json
 from collections.abc import Mapping
 
-from spectrope.checkpoints.trackers.base import Tracker, client
+from spectrope.checkpoints.trackers.base import Tracker, client, unused
 
 
 class TensorBoard(Tracker, name="tensorboard"):
-    """Event files, which `tensorboard --logdir FOLDER` shows."""
+    """Event files, which `tensorboard --logdir FOLDER` shows; a second run of a name is numbered."""
 
     sends = False
 
     def open(self) -> None:
         """Begin a file of events."""
         summary = client("tensorboard.summary", "tensorboard")
-        place = self.folder / self.project / (self.run or "run")
+        place = unused(self.folder / self.project, self.run or "run", "")
         self.writer = summary.Writer(str(place))
         if self.config:
             (place / "config.json").write_text(

@@ -1,20 +1,33 @@
 """trackio, on this machine unless the address of a server is given."""
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 
+from spectrope.checkpoints.adapters.lora import without_hub
 from spectrope.checkpoints.trackers.base import Tracker, client
+from spectrope.core import ConfigError
 
 
 class Trackio(Tracker, name="trackio"):
     """A run of trackio; without an address it lies in a folder that `trackio show` reads."""
 
     def open(self) -> None:
-        """Begin a run."""
-        os.environ.setdefault("TRACKIO_DIR", str(self.folder.resolve()))
+        """Begin a run.
+
+        Raises:
+            ConfigError: If the client already writes to another folder.
+        """
+        wanted = self.folder.resolve()
+        os.environ.setdefault("TRACKIO_DIR", str(wanted))
         trackio = client("trackio", "trackio")
-        with _without_hub():
+        used = Path(client("trackio.utils", "trackio").TRACKIO_DIR).resolve()
+        if used != wanted:  # The client chooses its folder once, when it is imported.
+            raise ConfigError(
+                f"trackio writes to {used} in this process, and not to {wanted}; name that folder, or unset "
+                "TRACKIO_DIR and begin a new process."
+            )
+        with without_hub():
             self.logged = trackio.init(
                 project=self.project,
                 name=self.run,
@@ -32,14 +45,3 @@ class Trackio(Tracker, name="trackio"):
     def close(self) -> None:
         """End the run."""
         self.logged.finish()
-
-
-@contextlib.contextmanager
-def _without_hub() -> Iterator[None]:
-    """While the block runs, the client does not send the hub's token to the hub to ask whose it is."""
-    constants = client("huggingface_hub.constants", "huggingface_hub")
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before

@@ -37,7 +37,7 @@ class TestDraft:
         found = pair(model, draft, role="draft")
         assert found.answer == "no"
         assert found.reasons[0] == "layer 0: SPE101 base: 500000 in the target, 10000 in the draft"
-        assert "compatible for speculative decoding: no" in str(found)
+        assert "positional encodings compatible for speculative decoding: no" in str(found)
 
     def test_yarn_that_fell_back_to_another_scaling_is_refused(self):
         target, draft = llama(rope_parameters=ROPES["yarn"]), llama(rope_parameters=ROPES["linear"])

@@ -88,6 +88,14 @@ def test_junit_has_a_case_per_place(locked):
     assert suites.get("failures") == "2"
 
 
+def test_reports_have_files_of_their_own_and_are_checked_first(locked, capsys):
+    assert main(("check", "--junit", "report", "--sarif", "report")) == 2
+    assert "--junit and --sarif both name report" in capsys.readouterr().err
+    assert main(("check", "--junit", "new.xml", "--sarif", str(locked))) == 2
+    assert "cannot write" in capsys.readouterr().err
+    assert not (locked / "new.xml").exists()
+
+
 def test_sarif_points_into_the_lock(locked):
     edit_base(locked, 1e4)
     assert main(("check", "--sarif", "new.sarif")) == 1

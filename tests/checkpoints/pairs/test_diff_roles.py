@@ -45,6 +45,7 @@ def adapter(root, base):
 def test_an_adapter_fits_the_base_that_it_was_trained_on(folders, capsys):
     assert main(("diff", str(folders / "base"), str(folders / "adapter"), "--role", "adapter")) == 0
     out = capsys.readouterr().out
+    assert "Not compared: values, output projections, norms, feed-forward layers" in out
     assert "positional encodings compatible for use with its base: yes" in out
     assert "Queries and keys moved by up to " in out
 
@@ -62,6 +63,15 @@ def test_an_adapter_that_does_not_fit_is_refused_in_one_line(folders, capsys):
     llama(hidden_size=32, **ROPE).save_pretrained(folders / "small")
     assert main(("diff", str(folders / "small"), str(folders / "adapter"), "--role", "adapter")) == BAD_INPUT
     assert "does not fit its base: " in capsys.readouterr().err
+
+
+def test_an_adapter_that_names_others_is_not_asked_for(folders, capsys):
+    path = folders / "adapter" / "adapter_config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"peft_type": "XLORA", "adapters": {"a": "someone/some-adapter"}}))
+    arguments = ("diff", str(folders / "base"), str(folders / "adapter"), "--role", "adapter")
+    assert main(arguments) == BAD_INPUT
+    assert "holds X-LoRA, which names other adapters" in capsys.readouterr().err
 
 
 def test_pickled_adapters_and_megatron_are_refused(folders, capsys):

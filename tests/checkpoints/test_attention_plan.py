@@ -1,0 +1,51 @@
+"""Plans of a checkpoint's heads: layers that hide keys at the length asked about are computed exactly."""
+
+import math
+
+import pytest
+import torch
+from transformers import Llama4ForCausalLM, Llama4TextConfig, MistralConfig, MistralForCausalLM
+
+from spectrope.checkpoints.attention_plan import plan_checkpoint
+from spectrope.fast import PlanAim
+
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+
+
+def mistral(window):
+    return MistralForCausalLM(MistralConfig(**SIZES, sliding_window=window))
+
+
+def llama4(chunk):
+    return Llama4ForCausalLM(
+        Llama4TextConfig(
+            **SIZES,
+            head_dim=8,
+            intermediate_size_mlp=16,
+            interleave_moe_layer_step=4,
+            num_local_experts=2,
+            attention_chunk_size=chunk,
+            layer_types=["chunked_attention", "full_attention"],
+            no_rope_layers=[1, 0],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "seen"),
+    [(lambda size: mistral(size), (False, False)), (lambda size: llama4(size), (False, True))],
+    ids=["window", "chunks"],
+)
+def test_a_head_is_planned_only_where_it_sees_everything(make, seen):
+    torch.manual_seed(0)
+    ids, aim = torch.randint(64, (2, 64)), PlanAim(length=65536)
+    for size, shown in ((128, seen), (1 << 17, (True, True))):
+        plans = plan_checkpoint(make(size).eval(), ids, aim)
+        assert {(layer, math.isfinite(head.reach_bound)) for layer, head in plans} == set(enumerate(shown))

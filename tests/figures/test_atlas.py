@@ -1,5 +1,6 @@
 """The page and the figure of an atlas show every cell, and what its head attends to."""
 
+import math
 from dataclasses import replace
 
 import polars as pl
@@ -73,3 +74,4 @@ def test_the_page_is_one_file_with_escaped_examples(tables, tmp_path):
 def test_sparkline():
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([1.0, math.nan, 0.0]) == "█ ▁"

@@ -263,6 +263,17 @@ def test_tables_are_sorted_by_their_headings_and_filtered(driver, pages):
         head.find_element(By.TAG_NAME, "button").click()
         assert head.get_attribute("aria-sort") == sense
         assert shown() == sorted(before, reverse=sense == "descending")
+    driver.execute_script(
+        "const head = document.querySelectorAll('#table thead th')[1];"
+        "head.querySelector('button').textContent = 'layer.head';"
+        "const texts = ['0.10', '0.9', '–', '1.2'];"
+        "document.querySelectorAll('#table tbody tr').forEach((row, i) => {"
+        "row.cells[1].textContent = texts[i % 4]; })"
+    )
+    column = "return [...document.querySelectorAll('#table tbody tr')].map((row) => row.cells[1].textContent)"
+    for heads in (["0.9", "0.10", "1.2", "–"], ["1.2", "0.10", "0.9", "–"]):
+        head.find_element(By.TAG_NAME, "button").click()
+        assert list(dict.fromkeys(driver.execute_script(column))) == heads
     driver.find_element(By.CSS_SELECTOR, "#table input[type=search]").send_keys("alibi")
     assert len(shown()) == 1
 

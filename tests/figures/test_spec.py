@@ -1,5 +1,8 @@
 """Specifications of figures."""
 
+import json
+import math
+
 import altair as alt
 import numpy as np
 
@@ -22,6 +25,12 @@ def test_the_last_digits_of_a_processor_do_not_show():
     after = drawn([float(np.nextafter(value, 9.0)) for value in VALUES])
     assert written_svg(drawn(VALUES)) == written_svg(after)
     assert drawn(VALUES) != drawn([value * (1 + 1e-8) for value in VALUES])
+
+
+def test_numbers_that_are_not_finite_are_missing():
+    rows = drawn([math.inf, math.nan, 1.0])["vconcat"][0]["concat"][0]["data"]["values"]
+    assert [row["y"] for row in rows] == [None, None, 1.0]
+    json.dumps(rows, allow_nan=False)
 
 
 def test_rows_keep_what_is_no_fraction():

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from tests.figures.synthetic import make_run, make_store
 
-from spectrope.figures.summary import headline, rows_of
+from spectrope.figures.summary import about, headline, rows_of
 from spectrope.figures.tables import read_tables
 
 SPACE = "\N{NO-BREAK SPACE}"
@@ -77,6 +77,35 @@ def test_six_seeds_lift_the_reservation(tmp_path):
     assert mixed.startswith("With only 5 to 6 seeds for each encoding and task, these results")
     (enough,) = headline(read_tables(many))[-1].sentences
     assert enough.startswith("There are 6 seeds for each encoding and task. ±")
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_no_seeds_of_one(tmp_path):
+    first = with_scores(make_run(tmp_path, "rope"), 0.9)
+    training = first.config["training"] | {"epochs": 50, "learning_rate": 0.5}
+    second = with_scores(make_run(tmp_path, "rope", seed=1, training=training, n_train=9), 0.1)
+    tables = read_tables([first, second])
+    assert [row.n_seeds for setting in tables.settings for row in rows_of(tables, setting)] == [1, 1]
+    assert all("epochs" in setting and "n_train" in setting for setting in tables.settings)
+
+
+def test_a_late_seed_leaves_the_others_their_epochs(tmp_path):
+    runs = [with_scores(make_run(tmp_path, "rope", seed=seed), 0.9) for seed in range(3)]
+    late = runs[2].frame("metrics").with_columns(pl.col("accuracy") * 0.5)
+    runs[2].write_frame("metrics", late)
+    told = headline(read_tables(runs))[0].sentences
+    assert f"Epochs to reach 90{SPACE}% of the best possible accuracy: rope{SPACE}4.5 (2 of 3 runs)." in told
+    assert not any(sentence.startswith("Not reached") for sentence in told)
+
+
+def test_tuned_runs_are_not_advised_to_be_tuned(tmp_path):
+    runs = [with_scores(make_run(tmp_path, name, tuning="chosen"), 0.9) for name in ("rope", "nope")]
+    assert not any("compare --tune" in line for line in headline(read_tables(runs))[0].sentences)
+    copied = make_run(tmp_path, "rope", tuning="none")
+    runs[0].finish(runs[0].manifest | {"copied_from": copied.id, "seconds": 60.0})
+    runs[1].finish(runs[1].manifest | {"seconds": 120.0})
+    copied.finish(copied.manifest | {"seconds": 60.0})
+    (time,) = about([*runs, copied])["Training time"]
+    assert time == "3.0 minutes, all runs together, without the trials of learning rates"
 
 
 def test_means_come_with_half_an_interval(tmp_path):

@@ -60,7 +60,7 @@ def test_every_encoding_gets_the_same_grid_in_its_first_seed_alone():
     ],
 )
 def test_accuracy_decides_and_loss_between_equals(trials, rate, at_edge):
-    found = Tuning("distance", "rope", trials)
+    found = Tuning(tiny(), trials)
     assert (found.chosen.rate, found.at_edge, found.seconds) == (rate, at_edge, 2.0 * len(trials))
     assert found.table().filter("chosen")["rate"].to_list() == [rate]
 
@@ -81,7 +81,7 @@ def test_a_rate_that_diverged_is_never_chosen(tmp_path, monkeypatch):
 
 def test_a_tuned_experiment_has_another_name_and_untuned_ones_keep_theirs():
     one = tiny()
-    found = Tuning("distance", "rope", (trial(one.training.learning_rate, 0.5),))
+    found = Tuning(one, (trial(one.training.learning_rate, 0.5),))
     other = tuned(one, [found])
     assert replace(other, tuning="none") == one
     assert "tuning" not in to_dict(one)
@@ -112,12 +112,23 @@ def test_tuning_runs_are_ordinary_runs_and_nothing_runs_twice(tmp_path):
     assert set(again) == {"done"}
 
 
+def test_two_configurations_of_one_encoding_have_grids_of_their_own(tmp_path):
+    base = tiny("rope")
+    halves = replace(base.model.encoding, pairs="halves")
+    other = replace(base, model=replace(base.model, encoding=halves))
+    plan = [base, other, replace(base, seed=1)]
+    tunings = tune(plan, tmp_path, factors=(1.0,), device="cpu")
+    assert [one.of for one in tunings] == [base, other]
+    rates = [replace(one, trials=(trial(rate, 0.5),)) for one, rate in zip(tunings, (0.5, 0.25), strict=True)]
+    assert [tuned(one, rates).training.learning_rate for one in plan] == [0.5, 0.25, 0.5]
+
+
 def test_a_run_that_has_the_chosen_rate_is_copied_and_others_are_trained(tmp_path):
     plan = [tiny("rope"), tiny("nope")]
     own = plan[0].training.learning_rate
     tunings = [
-        Tuning("distance", "rope", (trial(own, 0.5),)),
-        Tuning("distance", "nope", (trial(own, 0.1), trial(3 * own, 0.5))),
+        Tuning(plan[0], (trial(own, 0.5),)),
+        Tuning(plan[1], (trial(own, 0.1), trial(3 * own, 0.5))),
     ]
     untuned = execute(plan, tmp_path, device="cpu")
     stages = {0: set(), 1: set()}

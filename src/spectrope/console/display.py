@@ -83,4 +83,6 @@ def _as_html(part: "str | tuple[str, pl.DataFrame]") -> str:
         return f"<p>{escape(part)}</p>"
     title, data = part
     heading = f"<p><b>{escape(title)}</b></p>" if title else ""
-    return heading + html_table(data.columns, *shown_cells(data.head(MOST_ROWS)))
+    left = len(data) - MOST_ROWS
+    note = f"<p>{MOST_ROWS:,} of {len(data):,} rows; `to_frame()` has all of them.</p>" if left > 0 else ""
+    return heading + html_table(data.columns, *shown_cells(data.head(MOST_ROWS))) + note

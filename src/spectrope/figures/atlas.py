@@ -1,5 +1,6 @@
 """The page and the figure of a causal atlas: heat maps of layer, head and frequency band."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ def write_atlas(tables: AtlasTables, path: Path, command: str = "") -> Path:
         tables=[head_table(tables)],
         sections=sections,
         ramp=DIVERGING,
-        limit=f"{largest_of(tables.cells, DROP):.0f}",
+        limit=f"{largest_of(tables.cells, DROP):.3g}",
     )
     return write_page(page, path)
 
@@ -136,7 +137,7 @@ def head_table(tables: AtlasTables) -> Table:
             "first token": percent(head["sink"]),
             "previous": percent(head["previous"]),
             "induction": percent(head["induction"]),
-            "mean lag": f"{head['reach']:z.1f}",
+            "mean lag": f"{head['reach']:z.1f}" if math.isfinite(head["reach"]) else "",
             "by lag": sparkline(head["kernel"][:BARS_SHOWN]),
             "removed": points(head["zero"]),
             "position alone": points(head["position-only"]),
@@ -163,7 +164,7 @@ def roles(head: Mapping[str, Any]) -> list[str]:
 
 def percent(share: float | None) -> str:
     """A fraction in percent."""
-    return "" if share is None else f"{100 * share:.0f} %"
+    return "" if share is None or not math.isfinite(share) else f"{100 * share:.0f} %"
 
 
 def points(drop: float | None) -> str:
@@ -172,9 +173,11 @@ def points(drop: float | None) -> str:
 
 
 def sparkline(values: list[float]) -> str:
-    """Values from 0 up as bars of text, the largest at full height."""
-    top = max(*values, 0.0) or 1.0
-    return "".join(BARS[round(max(value, 0.0) / top * (len(BARS) - 1))] for value in values)
+    """Values from 0 up as bars of text, the largest at full height; blanks where there is none."""
+    known = [value for value in values if math.isfinite(value)]
+    top = max((*known, 0.0)) or 1.0
+    heights = [max(value, 0.0) / top if math.isfinite(value) else None for value in values]
+    return "".join(" " if height is None else BARS[round(height * (len(BARS) - 1))] for height in heights)
 
 
 def _whole_head(tables: AtlasTables, intervention: str) -> pl.DataFrame:

@@ -13,13 +13,14 @@ def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
     A setting is the task, with condition and scale where they differ among the runs, "tuned" where only some
     have a learning rate from a grid, and the edition where others of the condition have a later one. Where
-    two runs would still share setting, encoding and seed, the fields that tell them apart are added.
+    two runs would still share setting and encoding, the fields other than the seed that tell them apart are
+    added: only runs that differ in nothing but the seed are told as seeds of one experiment.
     """
     latest = _latest_editions(configs)
     settings = [_setting(config, configs, latest) for config in configs]
     encodings = [str(config["encoding_name"]) for config in configs]
     flat = [dict(_flatten(config)) for config in configs]
-    extra = _telling_fields(flat, list(zip(settings, encodings, (c["seed"] for c in configs), strict=True)))
+    extra = _telling_fields(flat, list(zip(settings, encodings, strict=True)))
     of_encoding = [field for field in extra if field.startswith(ENCODING)]
     of_setting = [field for field in extra if field not in of_encoding]
     return [
@@ -71,7 +72,7 @@ def _telling_fields(flat: Sequence[Mapping[str, Any]], keys: Sequence[tuple]) ->
         groups[key].append(fields)
     telling: dict[str, None] = {}
     for group in groups.values():
-        for field in dict.fromkeys(name for fields in group for name in fields):
+        for field in dict.fromkeys(name for fields in group for name in fields if name != "seed"):
             if len({repr(fields.get(field)) for fields in group}) > 1:
                 telling[field] = None
     return list(telling)

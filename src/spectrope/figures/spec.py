@@ -1,5 +1,6 @@
 """Vega-Lite specifications: the same panels for the page, one by one, and for files, side by side."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -115,9 +116,9 @@ def _layered(panel: Panel) -> dict[str, Any]:
 
 def _rounded(value: Any) -> Any:
     """The value, in which every number has as many digits as processors agree on, so that files are the same
-    everywhere."""
+    everywhere; null in place of numbers that are not finite, which JSON does not have."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {name: _rounded(one) for name, one in value.items()}
     return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value

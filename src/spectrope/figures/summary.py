@@ -151,11 +151,12 @@ def _speed(tables: Tables, setting: str) -> list[str]:
     ceilings = tables.runs.select("run", "ceiling")
     reached = scored.join(ceilings, on="run").filter(pl.col("accuracy") >= LEARNED * pl.col("ceiling"))
     firsts = reached.group_by(names).agg(pl.col("epoch").min())
-    epochs = dict(firsts.group_by("encoding").agg(pl.col("epoch").mean()).iter_rows())
-    runs = scored.select(names).unique()
-    late = runs.join(firsts, on=names, how="anti")["encoding"].unique().to_list()
-    order = sorted((epoch, name) for name, epoch in epochs.items() if name not in late)
-    told = ", ".join(f"{name}{SPACE}{epoch:.3g}" for epoch, name in order)
+    epochs = firsts.group_by("encoding").agg(pl.col("epoch").mean(), pl.len().alias("n"))
+    runs = dict(scored.select(names).unique().group_by("encoding").len().iter_rows())
+    late = [name for name in runs if name not in set(epochs["encoding"])]
+    order = sorted((epoch, name, n) for name, epoch, n in epochs.iter_rows())
+    of_runs = {name: f" ({n} of {runs[name]} runs)" if n < runs[name] else "" for _, name, n in order}
+    told = ", ".join(f"{name}{SPACE}{epoch:.3g}{of_runs[name]}" for epoch, name, _ in order)
     quick = (
         [f"Epochs to reach {100 * LEARNED:.0f}{SPACE}% of the best possible accuracy: {told}."]
         if told
@@ -169,6 +170,8 @@ def _shared_rate(tables: Tables, setting: str) -> list[str]:
     runs = set(tables.runs.filter(pl.col("setting") == setting)["run"])
     configs = [run.config for run in tables.sources if run.id in runs]
     rates = {config["training"]["learning_rate"] for config in configs}
+    if all(config.get("tuning") == "chosen" for config in configs):
+        return []
     if len(rates) > 1 or len({config["encoding_name"] for config in configs}) < 2:
         return []
     return [
@@ -237,7 +240,8 @@ def about(runs: Sequence[Run]) -> dict[str, list[str]]:
     """What was run, where and when: lines by heading, one for each value that differs between runs."""
     configs, manifests = [run.config for run in runs], [run.manifest for run in runs]
     moments = sorted(_moment(manifest["finished_at"]) for manifest in manifests if "finished_at" in manifest)
-    seconds = sum(float(manifest["seconds"]) for manifest in manifests)
+    ids = {run.id for run in runs}  # A run at a rate that it already had is a copy, which took no time.
+    seconds = sum(float(one["seconds"]) for one in manifests if one.get("copied_from") not in ids)
     lines = {
         "Condition": _distinct(config["condition"] for config in configs),
         "Scale": _distinct(config["scale"] for config in configs),
@@ -248,9 +252,15 @@ def about(runs: Sequence[Run]) -> dict[str, list[str]]:
         "Machine": _distinct(_machine(manifest) for manifest in manifests),
         "Software": _distinct(_software(manifest) for manifest in manifests),
         "Finished": _distinct(moments[:1] + moments[-1:]),
-        "Training time": [f"{seconds / 60:.1f} minutes, all runs together"],
+        "Training time": [f"{seconds / 60:.1f} minutes, all runs together{_beside(configs)}"],
     }
     return {name: text for name, text in lines.items() if text}
+
+
+def _beside(configs: Sequence[Mapping[str, Any]]) -> str:
+    """That trials are no runs of the report, where there were some."""
+    tuned = any(config.get("tuning") == "chosen" for config in configs)
+    return ", without the trials of learning rates" if tuned else ""
 
 
 def rebuild_command(runs: Sequence[Run], path: Path) -> str:

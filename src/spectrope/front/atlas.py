@@ -24,7 +24,16 @@ from spectrope.figures import AtlasTables, Drawing, HeadEffects, atlas_spec, wri
 from spectrope.front.ablate import LENGTH, SEQUENCES, refuse, require_language_model
 from spectrope.front.progress import counting, watching
 from spectrope.front.targets import AnyTokenizer, Target, opened
-from spectrope.lab import EXAMPLES, UNMEASURED, AtlasSettings, RunAtlas, atlas_run, experiment_of, load_model
+from spectrope.lab import (
+    EXAMPLES,
+    LOOKED,
+    UNMEASURED,
+    AtlasSettings,
+    RunAtlas,
+    atlas_run,
+    experiment_of,
+    load_model,
+)
 from spectrope.models import Decoder
 from spectrope.store import Run
 
@@ -203,7 +212,12 @@ def _of_run(run: Run, device: torch.device, how: RunAtlas, watch: Watch | None) 
     intervals = (
         "simultaneous intervals at any stopping time" if how.adaptive else "95 % intervals over examples"
     )
-    told = f"Measured on {cells['n'].max()} held-out examples, with {intervals}."
+    least, most = cells["n"].min(), cells["n"].max()
+    n = f"{most}" if least == most else f"{least} to {most}"
+    told = (
+        f"Each cell is measured on {n} held-out examples, with {intervals}; attention is described on at "
+        f"most {LOOKED}."
+    )
     name = f"{experiment_of(run).label}, run {run.id}"
     return Atlas(AtlasTables(name, told, names, cells, heads), how.settings.threshold)
 

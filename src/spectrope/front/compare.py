@@ -11,6 +11,7 @@ from spectrope import lab
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Device, Watch, choose_device, require_type
 from spectrope.figures import Drawing
+from spectrope.figures.names import name_runs
 from spectrope.front.arguments import as_folder, as_settings, require_callback, require_whole
 from spectrope.front.figure import HEATMAP, figure, report
 from spectrope.front.progress import watching
@@ -190,8 +191,8 @@ def _scored(
 ) -> pl.DataFrame:
     """Scores of all runs by length, under the names of the runs."""
     place, tables = choose_device(device), []
-    for run in runs:
-        names = {"task": run.config["task"]["kind"], "encoding": run.config["encoding_name"]}
+    for run, (task, encoding) in zip(runs, name_runs([run.config for run in runs]), strict=True):
+        names = {"task": task, "encoding": encoding}
         names |= {"seed": run.config["seed"], "run": run.id}
         table = lab.extrapolate(run, tuple(factors), tuple(scalings), device=place)
         tables.append(table.select(*(pl.lit(value).alias(name) for name, value in names.items()), pl.all()))

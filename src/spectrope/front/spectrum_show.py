@@ -60,7 +60,10 @@ class RunSpectrum(Shown):
             names = {"rho_low": "low", "rho_high": "high"}
             yield "rank correlation with the drop, over heads", kept.rename(names)
         else:
-            yield "No drops that differ between heads; `spectrope ablate` measures drops."
+            yield (
+                "No correlation with drops: they are not measured (`spectrope ablate` does), of fewer than 4 "
+                "heads, or all alike."
+            )
         names = f", named as spectrum{self.mark}" if self.mark else ""
         yield f"Tables in {self.run.path}{names}."
 

@@ -12,6 +12,7 @@ __all__ = [
     "EXTRAPOLATED",
     "FACTORS",
     "FILLS",
+    "LOOKED",
     "MARK",
     "MEASURES",
     "OWN",
@@ -170,7 +171,7 @@ from .atlas.cells import (
     cell_columns,
     cells_of,
 )
-from .atlas.run import RunAtlas, atlas_run
+from .atlas.run import LOOKED, RunAtlas, atlas_run
 from .compare import COMPARED, COMPARED_TASKS, comparison_plan
 from .engines.base import Engine, EngineError
 from .engines.cost import Calibration, Estimation, JobCost

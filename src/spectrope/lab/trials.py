@@ -49,14 +49,22 @@ class Tuning:
     """The grid of one encoding on one task.
 
     Args:
-        task: Name of the task.
-        encoding: Name of the encoding.
+        of: The experiment whose learning rate is chosen, for all of its seeds.
         trials: One per learning rate, ascending.
     """
 
-    task: str
-    encoding: str
+    of: Experiment
     trials: tuple[Trial, ...]
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.of.task.kind
+
+    @property
+    def encoding(self) -> str:
+        """Name of the encoding."""
+        return self.of.encoding_name
 
     @property
     def chosen(self) -> Trial:
@@ -111,17 +119,21 @@ def trials_of(plan: Sequence[Experiment], factors: Sequence[float] = FACTORS) ->
 
 
 def first_seeds(plan: Sequence[Experiment]) -> list[Experiment]:
-    """The first experiment of each task and encoding."""
-    firsts: dict[tuple[str, str], Experiment] = {}
+    """The first of all experiments that differ in nothing but the seed."""
+    firsts: list[Experiment] = []
     for one in plan:
-        firsts.setdefault((one.task.kind, one.encoding_name), one)
-    return list(firsts.values())
+        if not any(differ_by_seed(one, first) for first in firsts):
+            firsts.append(one)
+    return firsts
+
+
+def differ_by_seed(one: Experiment, other: Experiment) -> bool:
+    """Whether two experiments are the same, except for their seeds."""
+    return replace(one, seed=other.seed) == other
 
 
 def tuned(experiment: Experiment, tunings: Sequence[Tuning]) -> Experiment:
-    """An experiment at the learning rate that was chosen for its task and encoding."""
-    tuning = next(
-        t for t in tunings if (t.task, t.encoding) == (experiment.task.kind, experiment.encoding_name)
-    )
+    """An experiment at the learning rate that was chosen for it and its other seeds."""
+    tuning = next(one for one in tunings if differ_by_seed(one.of, experiment))
     training = replace(experiment.training, learning_rate=tuning.chosen.rate)
     return replace(experiment, training=training, tuning="chosen")

@@ -10,7 +10,7 @@ from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.trials import FACTORS, Trial, Tuning, first_seeds, grid, trials_of, tuned
+from spectrope.lab.trials import FACTORS, Trial, Tuning, differ_by_seed, first_seeds, grid, trials_of, tuned
 from spectrope.store import Run
 
 
@@ -44,10 +44,7 @@ def tune(
     runs = execute(jobs, root, device=device, workers=workers, engine=engine, watch=watch)
     pairs = zip(trials_of(plan, factors), runs, strict=True)
     trials = iter([Trial.of(trial, run.manifest, run.id) for trial, run in pairs])
-    return [
-        Tuning(one.task.kind, one.encoding_name, tuple(next(trials) for _ in grid(one, factors)))
-        for one in first_seeds(plan)
-    ]
+    return [Tuning(one, tuple(next(trials) for _ in grid(one, factors))) for one in first_seeds(plan)]
 
 
 def run_tuned(
@@ -83,7 +80,7 @@ def run_tuned(
         if replace(one, tuning="none") == before and not run.finished:
             run.take_over(twin)
     runs = execute(chosen, root, device=device, workers=workers, engine=engine, watch=watch)
-    for run, one in zip(runs, chosen, strict=True):
-        tuning = next(t for t in tunings if (t.task, t.encoding) == (one.task.kind, one.encoding_name))
+    for run, one in zip(runs, plan, strict=True):
+        tuning = next(tuning for tuning in tunings if differ_by_seed(tuning.of, one))
         run.write_frame("tuning", tuning.table())
     return runs

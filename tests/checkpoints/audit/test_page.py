@@ -128,6 +128,27 @@ def test_pairs_are_listed_with_their_wavelengths(audits):
     ]
 
 
+def test_a_slope_of_another_sign_is_drawn_off_its_ring(audits):
+    layer = audits["linear bias"].layers[0]
+    slopes = layer.effective.slopes
+    wrong = replace(layer, effective=replace(layer.effective, slopes=(slopes[0], -slopes[1], *slopes[2:])))
+    kinds = []
+    for one in (layer, wrong):
+        panel = slope_panels(replace(audits["linear bias"], layers=(one,)))[0]
+        kinds += [
+            panel.layers[name].spec()["encoding"]["y"]["scale"]["type"] for name in ("effective", "declared")
+        ]
+    assert kinds == ["log", "log", "symlog", "symlog"]
+
+
+def test_layers_whose_pairs_reach_elsewhere_have_rows_of_their_own(audits):
+    audit = audits["rotary"]
+    first = audit.layers[0]
+    slower = tuple(replace(pair, wavelength=1.5 * pair.wavelength) for pair in first.reach.pairs)
+    other = replace(first, layer=9, reach=replace(first.reach, pairs=slower))
+    assert [*reached(replace(audit, layers=(first, other)))] == [first.name, other.name]
+
+
 def test_neighbours_are_joined():
     assert stretches([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
     assert stretches([]) == ""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 
 import pytest
@@ -144,9 +145,11 @@ def test_beyond_the_declared_length_one_reads_how_far_pairs_turn(checkpoints, ca
 
 def test_the_page_is_written(checkpoints, tmp_path, capsys):
     page = tmp_path / "new" / "page.html"
-    assert main(("audit", str(checkpoints / "one"), "--length", "32", "--out", str(page))) == 0
+    again = ("audit", str(checkpoints / "one"), "--length", "32", "--contents", "3", "--out", str(page))
+    assert main(again) == 0
     assert str(page) in capsys.readouterr().out
     assert "Every layer applies what the configuration declares, in everything" in page.read_text()
+    assert f'data-command="{shlex.join(["spectrope", *again])}"' in page.read_text()
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_the_audit(checkpoints, tmp_path, capsys):

@@ -170,11 +170,20 @@ def test_the_command_writes_every_page_and_prints_its_path(folder, capsys):
     assert "its pilots, whose rows are not here, are not counted" in page
 
 
+def test_a_table_of_another_kind_is_not_replaced(tmp_path):
+    (tmp_path / "replication-mid.csv").write_text("mine", encoding="utf-8")
+    with pytest.raises(StoreError, match="would be replaced by the page's table"):
+        BY_NAME["replication-mid"].write(StudyRows.load(Path("results/mid.jsonl")), tmp_path)
+    assert (tmp_path / "replication-mid.csv").read_text(encoding="utf-8") == "mine"
+
+
 def test_figures_of_claims_that_a_page_no_longer_shows_are_removed(folder):
     pictures = folder / "pages" / "images" / "replication-mid"
     pictures.mkdir(parents=True)
-    for name in ("99-gone-more.svg", "mine.svg"):
+    for name in ("99-gone-more.svg", "98-foreign.svg", "mine.svg"):
         (pictures / name).touch()
+    earlier = "![](images/replication-mid/99-gone-more.svg)"
+    (folder / "pages" / "replication-mid.md").write_text(earlier, encoding="utf-8")
     BY_NAME["replication-mid"].write(StudyRows.load(Path("results/mid.jsonl")), folder / "pages")
-    assert {path.name for path in pictures.iterdir()} >= {"mine.svg"}
+    assert {path.name for path in pictures.iterdir()} >= {"mine.svg", "98-foreign.svg"}
     assert not (pictures / "99-gone-more.svg").exists()

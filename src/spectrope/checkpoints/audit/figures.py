@@ -99,14 +99,15 @@ def _pairs(layer: LayerRecord, length: int) -> Mapping[str, Marks]:
 
 def _slopes(layer: LayerRecord) -> Mapping[str, Marks]:
     assert layer.effective.slopes is not None
-    layers = {
-        "effective": Marks(
-            _by_head(layer.effective.slopes), _points("head", EFFECTIVE, filled=True, of=SLOPE)
-        )
-    }
+    slopes = [*layer.effective.slopes, *(layer.declared.slopes or ())]
+    steepest = max(map(abs, slopes), default=1.0) or 1.0
+    signed = alt.Scale(type="symlog", constant=steepest / 100)  # A logarithm has no place for them.
+    scale = alt.Scale(type="log") if min(slopes, default=1.0) > 0 else signed
+    effective = _points("head", EFFECTIVE, filled=True, of=SLOPE, scale=scale)
+    layers = {"effective": Marks(_by_head(layer.effective.slopes), effective)}
     if layer.declared.slopes is not None:
-        rows = _by_head(layer.declared.slopes)
-        layers["declared"] = Marks(rows, _points("head", DECLARED, filled=False, of=SLOPE))
+        declared = _points("head", DECLARED, filled=False, of=SLOPE, scale=scale)
+        layers["declared"] = Marks(_by_head(layer.declared.slopes), declared)
     return layers
 
 
@@ -114,14 +115,21 @@ WAVELENGTH = ("wavelength", "wavelength, positions per turn")
 SLOPE = ("slope", "logits lost per position")
 
 
-def _points(number: str, colour: str, *, filled: bool, of: tuple[str, str] = WAVELENGTH) -> alt.Chart:
+def _points(
+    number: str,
+    colour: str,
+    *,
+    filled: bool,
+    of: tuple[str, str] = WAVELENGTH,
+    scale: alt.Scale | None = None,
+) -> alt.Chart:
     """Filled dots of what is effective, rings around them of what is declared."""
     field, title = of
     whole = alt.Axis(tickMinStep=1, format="d")
     mark = alt.Chart().mark_point(filled=filled, color=colour, size=28 if filled else 70, opacity=1)
     return mark.encode(
         x=alt.X(f"{number}:Q", title=number, scale=alt.Scale(padding=10, nice=False), axis=whole),
-        y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")),
+        y=alt.Y(f"{field}:Q", title=title, scale=scale or alt.Scale(type="log"), axis=alt.Axis(format="~g")),
         tooltip=[alt.Tooltip(f"{number}:Q"), exact(field, title, ".6g")],
     )
 

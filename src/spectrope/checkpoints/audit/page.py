@@ -1,6 +1,5 @@
 """The page of an audit: one HTML file with the verdicts, and the kernels and frequencies drawn."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +35,13 @@ SLOPES = (
 )
 
 
-def write_audit(audit: Audit, path: Path) -> Path:
+def write_audit(audit: Audit, path: Path, command: str = "") -> Path:
     """Write the page of an audit, whole or not at all.
 
     Args:
         audit: The audit.
         path: HTML file to write.
+        command: Command that writes it again; empty where no command does.
 
     Returns:
         The path.
@@ -49,12 +49,12 @@ def write_audit(audit: Audit, path: Path) -> Path:
     Raises:
         StoreError: If the file cannot be written.
     """
-    return write_page(render_audit(audit), path)
+    return write_page(render_audit(audit, command), path)
 
 
-def render_audit(audit: Audit) -> str:
+def render_audit(audit: Audit, command: str = "") -> str:
     """The page as text."""
-    sections = _sections(audit)
+    sections = _sections(audit, command)
     return rendered(
         "audit.html",
         [panel for section in sections for panel in section.panels],
@@ -75,12 +75,12 @@ def render_audit(audit: Audit) -> str:
 
 
 def reaches(audit: Audit) -> dict[str, str]:
-    """What the rotations reach at the audited length, in words, by layers that share it."""
-    shared: dict[str, list[str]] = {}
+    """What the rotations reach at the audited length, in words, by layers whose pairs reach the same."""
+    shared: dict[tuple[str, tuple[Reached, ...]], list[str]] = {}
     for layer in audit.layers:
         if layer.reach is not None and layer.effective.turning is not None:
-            shared.setdefault(_reach(layer), []).append(layer.name)
-    return {", ".join(names): text for text, names in shared.items()}
+            shared.setdefault((_reach(layer), tuple(_reached(layer.reach))), []).append(layer.name)
+    return {", ".join(names): text for (text, _), names in shared.items()}
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,8 @@ def _wavelengths(pairs: Sequence[PairReach]) -> str:
     return ", ".join(text for text in (turning, still) if text)
 
 
-def _sections(audit: Audit) -> list[Section]:
+def _sections(audit: Audit, command: str) -> list[Section]:
     more = any(len(layer.heads) > HEADS for layer in audit.layers)
-    again = shlex.join(
-        ["spectrope", "audit", audit.model, "--length", str(audit.length), "--out", "audit.html"]
-    )
-    command = again if Path(audit.model).exists() else ""
     kernels = KERNELS + (f" Of layers with many heads about {HEADS} are drawn." if more else "")
     sections = [
         Section("pairs", "How fast pairs turn", PAIRS, pair_panels(audit), LEAST, command),

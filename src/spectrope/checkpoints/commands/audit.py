@@ -1,5 +1,6 @@
 """`spectrope audit`: what a checkpoint really applies, against what its configuration declares."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,7 @@ from spectrope.console import (
     JsonOption,
     counted,
     explain,
+    options_again,
     print_json,
     refuse_given,
     say,
@@ -130,7 +132,8 @@ class Audit(Checkpoints):
         else:
             show(audit)
         if self.out is not None:
-            write_audit(audit, self.out)
+            again = options_again(self, without=("model", "json", "certificate", "fix"))
+            write_audit(audit, self.out, shlex.join(["spectrope", "audit", self.model, *again]))
             if not self.json:
                 say(f"Page: {self.out.resolve()}")
         if self.certificate is not None:

@@ -31,7 +31,10 @@ class Accuracy(Figure, name="accuracy"):
         text = "Filled: held-out examples; hollow: training examples; dashed: best possible accuracy."
         if len(tables.seeds) == 1:
             return text
-        return f"{text} Points are seeds; bars are 95 % t intervals of the mean of the held-out accuracy."
+        return (
+            f"{text} Points are seeds; bars are 95 % t intervals of the mean of the "
+            "held-out accuracy, cut at 0 and 100 %."
+        )
 
     def _layers(self, tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
         order = [name for name in tables.encodings if name in set(part["encoding"])]

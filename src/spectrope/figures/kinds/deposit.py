@@ -11,6 +11,7 @@ from spectrope.figures.tables import Tables
 from spectrope.lab import DEFAULT_RULE
 
 HEIGHT = 240
+SHAPE = alt.Shape("deposit:N", scale=alt.Scale(domain=[False, True], range=["circle", "square"]), legend=None)
 ENDS = ("gap", "gap_low", "share", "share_low")
 
 
@@ -30,11 +31,12 @@ class DepositPlane(Figure, name="deposit"):
         """How to read it."""
         rule, undefined = DEFAULT_RULE, tables.deposit["share"].null_count()
         text = (
-            "For each layer: by how much the largest drop exceeds the second largest (gap), and its share "
-            "of the layer's total drop. A line runs from the estimates (hollow) to their 95 % lower bounds "
-            "(filled, with "
-            f"the layer's number). A deposit has both bounds in the shaded corner: gap at least {rule.gap:g} "
-            f"points, share at least {rule.share:g}. The head was chosen on other examples."
+            "For each layer, the head that was strongest on one half of the examples: by how much its drop "
+            "on the other half exceeds that of every other head, or 0 (gap), and its share of the layer's "
+            "total drop. A line runs from the estimates (hollow) to their 95 % lower bounds (filled, with "
+            "the layer's number). A deposit (square) has both bounds in the shaded corner, gap at least "
+            f"{rule.gap:g} points and share at least {rule.share:g}, and p at most 0.05 after Holm's "
+            "correction over layers; a circle there has not."
         )
         if undefined == 0:
             return text
@@ -49,7 +51,7 @@ def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
     corner = {"gap": DEFAULT_RULE.gap, "gap_end": most, "share": DEFAULT_RULE.share, "share_end": 1}
     ground = alt.Chart().mark_rect(color="#000000", opacity=0.05)
     tails, hollow = alt.Chart().mark_rule(strokeWidth=1.1), alt.Chart().mark_point(size=22, strokeWidth=1.1)
-    dots = alt.Chart().mark_circle(size=44)
+    dots = alt.Chart().mark_point(size=44, filled=True)
     words = alt.Chart().mark_text(align="left", dx=6, fontSize=9)
     ends = {"x2": "gap:Q", "y2": "share:Q"}
     estimate, bound = _place("gap", "share", gaps), _place("gap_low", "share_low", gaps)
@@ -57,7 +59,10 @@ def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
         "corner": Marks([corner], ground.encode(**estimate, x2="gap_end:Q", y2="share_end:Q")),
         "tails": Marks(values, tails.encode(**shared, **bound, **ends, opacity=emphasised(0.6))),
         "estimates": Marks(values, hollow.encode(**shared, **estimate, opacity=emphasised(0.8))),
-        "bounds": Marks(values, dots.encode(**shared, **bound, tooltip=_tooltip(), opacity=emphasised())),
+        "bounds": Marks(
+            values,
+            dots.encode(**shared, **bound, shape=SHAPE, tooltip=_tooltip(), opacity=emphasised()),
+        ),
         "layers": Marks(values, words.encode(**shared, **bound, text="layer:Q", opacity=emphasised())),
     }
 

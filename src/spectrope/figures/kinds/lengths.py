@@ -37,9 +37,12 @@ class LengthAccuracy(Figure, name="lengths"):
             "Lengths are multiples of the longest in training; labels are those of training. Lines end "
             "where an encoding does not support longer sequences."
         )
-        if len(tables.seeds) == 1:
-            return f"{text} Bars are 95 % Wilson intervals over examples."
-        return f"{text} Means over seeds; bars are their 95 % t intervals."
+        alone = "95 % Wilson intervals over examples"
+        counts = tables[self.needs].group_by("setting", "encoding").agg(pl.col("seed").n_unique())["seed"]
+        if counts.max() == 1:
+            return f"{text} Bars are {alone}."
+        beside = f" Where there is one seed, bars are {alone}." if counts.min() == 1 else ""
+        return f"{text} Means over seeds; bars are their 95 % t intervals, cut at 0 and 100 %.{beside}"
 
     def _layers(self, tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
         values = [

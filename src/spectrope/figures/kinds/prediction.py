@@ -31,8 +31,9 @@ class PredictionFigure(Figure, name="prediction"):
         """How to read it."""
         return (
             "One point per head: the Toeplitz share of its logits, without row effects, against the drop in "
-            "accuracy from its removal, in points. ρ is Spearman's rank correlation over heads with its 95 % "
-            "bootstrap interval; within layers, differences between layers are ignored."
+            "accuracy from its removal, in points. ρ is Spearman's rank correlation over heads, with its "
+            "95 % bootstrap interval for one seed, or its range over the seeds that have one; within layers, "
+            "differences between layers are ignored."
         )
 
 

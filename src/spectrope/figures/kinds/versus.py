@@ -14,7 +14,7 @@ ENDS = ("drop", "low", "high")
 class Versus(Figure, name="versus"):
     """Ordered drops of each encoding beside those of RoPE (Figures 4 and 8 of arXiv 2505.13027)."""
 
-    title = "Ordered drops, compared with RoPE"
+    title = "Ordered drops of heads"
     place = 22
     needs = "ablation"
     key = "encodings"
@@ -36,10 +36,11 @@ class Versus(Figure, name="versus"):
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""
+        drawn = REFERENCE in tables.encodings
+        beside = f"; the drops of {REFERENCE} are repeated in every panel of their setting" if drawn else ""
         text = (
             "The drops of all heads of a model from the largest to the smallest, with 95 % intervals over "
-            "examples; the drops of rope are repeated in every panel. A deposit is a first point far above "
-            "the second."
+            f"examples{beside}. A deposit is a first point far above the second."
         )
         return text if len(tables.seeds) == 1 else f"{text} Each seed has a line."
 

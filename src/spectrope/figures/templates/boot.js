@@ -62,10 +62,16 @@
     if (command) tools.append(button("Copy command", (made) => copy(command, made)));
   }
   const number = (text) => parseFloat(text.replace("−", "-").replaceAll(",", ""));
-  const compare = (a, b) => {
+  // Heads are named layer.head, so that 0.10 follows 0.9; what is no number comes last in both senses.
+  const compare = (heading, sense) => (a, b) => {
+    const whole = /\.head$|^(head|at)$/.test(heading) && [a, b].every((name) => /^\d+\.\d+$/.test(name));
+    if (whole) {
+      const [[i, j], [k, l]] = [a, b].map((name) => name.split(".").map(Number));
+      return sense * (i - k || j - l);
+    }
     const [x, y] = [number(a), number(b)];
     if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
-    return Number.isNaN(x) ? a.localeCompare(b) : x - y;
+    return sense * (Number.isNaN(x) ? a.localeCompare(b) : x - y);
   };
   const text = (row, column) => row.cells[column].textContent.trim();
   const sort = (table, column, head) => {
@@ -73,7 +79,8 @@
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", sense > 0 ? "ascending" : "descending");
     const body = table.tBodies[0];
-    body.append(...[...body.rows].sort((a, b) => sense * compare(text(a, column), text(b, column))));
+    const order = compare(head.textContent.trim(), sense);
+    body.append(...[...body.rows].sort((a, b) => order(text(a, column), text(b, column))));
   };
   for (const table of document.querySelectorAll(".scroll table")) {
     const rows = table.tBodies[0].rows;

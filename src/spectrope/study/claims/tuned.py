@@ -167,8 +167,7 @@ def tuning_of(experiment: Experiment, rows: StudyRows) -> Tuning | None:
     if len(trial_rows) < len(trials) or any(unfit("", experiment, rows)):
         return None
     return Tuning(
-        experiment.task.kind,
-        experiment.encoding_name,
+        experiment,
         tuple(Trial.of(trial, row.facts, row.run) for trial, row in zip(trials, trial_rows, strict=True)),
     )
 

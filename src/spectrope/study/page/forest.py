@@ -37,6 +37,10 @@ INTERVAL = alt.Chart().mark_rule(strokeWidth=4, opacity=0.55)
 ESTIMATE = alt.Chart().mark_point(filled=True, size=60)
 SEED = alt.Chart().mark_point(filled=True, size=12, color=INK, opacity=1)
 EDGE = alt.Chart().mark_tick(thickness=2, size=LINE - 6, color=LOSS[0])
+OPEN = {
+    "at least": alt.Chart().mark_point(shape="triangle-right", size=70, filled=True, xOffset=5, color=INK),
+    "at most": alt.Chart().mark_point(shape="triangle-left", size=70, filled=True, xOffset=-5, color=INK),
+}
 PAPER = alt.Chart().mark_point(shape="diamond", size=70, stroke=INK, fill="white")
 
 
@@ -63,7 +67,11 @@ def _row(verdicts: Sequence[ClaimVerdict], unit: str) -> Iterator[Panel]:
 
 
 def _marks(findings: Sequence[PartResult], word: Word) -> dict[str, list[dict[str, Any]]]:
-    """What is drawn of some parts, by layer; the one that decides has the colour of the verdict."""
+    """What is drawn of some parts, by layer; the one that decides has the colour of the verdict.
+
+    Of a part that was not measured, nothing is drawn but its name; bounds have a triangle at their open end.
+    """
+    findings = [f for f in findings if f.part.limit != "not measured"]
     intervals = [
         {
             "part": f.part.quantity,
@@ -75,7 +83,12 @@ def _marks(findings: Sequence[PartResult], word: Word) -> dict[str, list[dict[st
         for f in findings
         if f.evidence
     ]
-    points = {
+    bounded = [(f.part, f.evidence.interval) for f in findings if f.evidence]
+    open_ends = {
+        "at least": [(part, interval.high) for part, interval in bounded if part.limit == "at least"],
+        "at most": [(part, interval.low) for part, interval in bounded if part.limit == "at most"],
+    }
+    points = open_ends | {
         "edges": [(f.part, edge) for f in findings for edge in f.part.prediction.edges],
         "seeds": [(f.part, value) for f in findings for value in f.part.values.values()],
         "papers": [(f.part, f.part.paper) for f in findings if f.part.paper is not None],
@@ -103,4 +116,5 @@ def _charts(unit: str, scale: alt.Scale, order: list[str], *, labelled: bool) ->
         "estimates": ESTIMATE.encode(x=x, y=y, color=colour),
         "seeds": SEED.encode(x=x, y=y),
         "papers": PAPER.encode(x=x, y=y),
+        **{limit: mark.encode(x=x, y=y) for limit, mark in OPEN.items()},
     }

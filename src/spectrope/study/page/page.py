@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from spectrope.core import StoreError
 from spectrope.figures import templates_of, write_page
 from spectrope.lab import SCALES, Job, experiment
 from spectrope.stats import MIN_SEEDS, holm
@@ -129,21 +130,24 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         The path.
 
     Raises:
-        StoreError: If a file cannot be written.
+        StoreError: If a file cannot be written, or a table that is not the page's lies in its place.
     """
-    place = RESULTS if rows.path is None else rows.path.parent
+    place, beside = RESULTS if rows.path is None else rows.path.parent, path.with_suffix(".csv")
+    if beside.exists() and not path.exists():
+        raise StoreError(f"{beside} would be replaced by the page's table; choose another --out.")
     cases = zip(study.cases(), study.verdicts(rows), strict=True)
     grouped = groupby(cases, key=lambda case: case[0][0])
     jobs = {case: study.jobs_of(*case, rows) for case in study.cases()}
     every = [_section(study, rows, claim, [one for _, one in group], jobs) for claim, group in grouped]
     sections = [_illustrated(study, rows, one.where_planned(), path) for one in every if one.is_planned]
-    _remove_others(path, {Path(picture.path).stem for one in sections for picture in one.pictures})
+    earlier = path.read_text(encoding="utf-8") if path.exists() else ""
+    _remove_others(path, earlier, {Path(picture.path).stem for one in sections for picture in one.pictures})
     planned = merged(job for case_jobs in jobs.values() for job in case_jobs)
     open_words = set[tuple[str, str]]().union(*(left_open(verdicts) for verdicts in families(sections)))
     templates = templates_of("spectrope.study", autoescape=False)
     templates.filters |= {"plain": plain, "measured": measured}
     judged = [(section.claim, verdict) for section in every for verdict in section.verdicts]
-    write_page(effects(judged, open_words).write_csv(), path.with_suffix(".csv"), ".csv")
+    write_page(effects(judged, open_words).write_csv(), beside, ".csv")
     theirs, own = ([one for one in sections if one.claim.ours == ours] for ours in (False, True))
     page = templates.get_template("replication.md").render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
@@ -181,7 +185,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         own=headline_table(own, study.conditions, open_words),
         own_notes=headline_notes(own),
         complaints=rows.complaints,
-        table=quote(path.with_suffix(".csv").name),
+        table=quote(beside.name),
         place=place,
         commands=study.commands(place),
     )
@@ -429,9 +433,9 @@ def _illustrated(study: Study, rows: StudyRows, section: ClaimSection, page: Pat
     return replace(section, pictures=pictures)
 
 
-def _remove_others(page: Path, names: Container[str]) -> None:
-    """Remove figures of claims that an earlier version of the page had."""
+def _remove_others(page: Path, earlier: str, names: Container[str]) -> None:
+    """Remove figures of claims that an earlier version of the page showed."""
     for path in (page.parent / "images" / page.stem).glob("*.svg"):
-        if NUMBERED.fullmatch(path.stem) and path.stem not in names:
+        if NUMBERED.fullmatch(path.stem) and path.stem not in names and f"/{quote(path.name)})" in earlier:
             with disk_errors(path):
                 path.unlink()

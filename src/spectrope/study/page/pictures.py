@@ -16,7 +16,8 @@ from spectrope.study.verdict import ClaimVerdict
 
 FOREST = (
     "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: smallest effects "
-    "of interest. Diamonds: the paper."
+    "of interest. Diamonds: the paper. Triangles: bounds, which the difference may exceed on that side. A "
+    "name without marks: not measured, or fewer than two seeds."
 )
 
 

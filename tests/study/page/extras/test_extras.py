@@ -1,5 +1,6 @@
 """The figures of the page: the parts of a claim, and what some claims show beside them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import altair as alt
@@ -64,6 +65,20 @@ def test_a_part_is_drawn_with_its_seeds_interval_and_smallest_effect():
     )
     assert interval["outcome"] == "reproduced"
     alt.VConcatChart.validate(emptied(panels_spec([panel], 250, 1)))
+
+
+def test_what_was_not_measured_is_not_drawn_and_a_bound_is_open():
+    rows = rows_of(CountingTable(), lambda arm, seed: {"test": 60.0 + 10.0 * (arm == "nope") + jitter(seed)})
+    verdict = CountingTable().judge(rows)
+
+    def limited(limit):
+        findings = tuple(replace(one, part=replace(one.part, limit=limit)) for one in verdict.findings)
+        return forest([replace(verdict, findings=findings)])[0].layers
+
+    assert [len(limited("")[name].rows) for name in ("intervals", "at least", "at most")] == [1, 0, 0]
+    assert [len(limited("at least")[name].rows) for name in ("intervals", "at least", "at most")] == [1, 1, 0]
+    lost = limited("not measured")
+    assert not any(layer.rows for layer in lost.values())
 
 
 def test_conditions_share_the_axes_of_a_unit():

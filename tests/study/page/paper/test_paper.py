@@ -1,6 +1,7 @@
 """Figures and tables of the paper by their numbers, from made rows and as a user types the commands."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.study.made import row
@@ -49,6 +50,23 @@ def test_curves_are_means_over_seeds_in_percent(asked):
     last = [one for one in held_out.layers["lines"].rows if one["epoch"] == 1]
     assert len(last) == len(SIX)
     assert {(one["accuracy"], one["seeds"]) for one in last} == {(71.0, 2)}
+
+
+def test_figures_say_how_many_seeds_they_show_and_how_their_runs_differ(asked):
+    (group,) = {panel.group for panel in figure_of(2).panels(asked)}
+    assert group.startswith("Means over seeds: rope (2 seeds), sinusoidal (2 seeds)")
+    assert "means over 2 seeds; 95 % t intervals" in figure_of(5).panels(asked)[0].title
+    rows = [
+        row(replace(one, model=replace(one.model, dropout=0.0)), test=70.0)
+        for one in (
+            planned("distance", name, scale="mini", condition="controlled", seed=0) for name in ("sum", "mla")
+        )
+    ]
+    alone = PaperRuns(StudyRows.of(rows), "mini", "controlled", SEEDS)
+    bars = figure_of(6).panels(alone)[0].layers["bars"].rows
+    assert [one["case"] for one in bars] == ["sum, Task 1 (1 seed, without dropout)"]
+    table = {one["method"]: one for one in table_of(1).fill(alone)}
+    assert (table["mla"]["Task 1: here"], table["mla"]["Task 1: seeds"]) == ("70.0", "1, without dropout")
 
 
 def test_heads_with_rope_are_counted_on_the_axis_of_figure_5(asked):

@@ -14,18 +14,22 @@ from spectrope.study.rows import StudyRow
 
 HEIGHT = 190
 POINTS_WIDTH = 0.6  # Of the row of heads, as a share of the distance between layers.
+INTERVALS = "95 % t intervals, cut at 0 and 100 %"
 SPLITS = {"train": "training", "test": "held out"}
 
 
 def curves(runs: PaperRuns, task: str, encodings: Sequence[str]) -> list[Panel]:
     """Accuracy by epoch, a line per encoding and a panel per split, as means over seeds."""
+    found = {name: runs.found(task, name, "metrics") for name in encodings}
     frames = [
         row.tables["metrics"].select("epoch", "split", "accuracy").with_columns(encoding=pl.lit(name))
-        for name in encodings
-        for row in runs.found(task, name, "metrics").rows
+        for name, case in found.items()
+        for row in case.rows
     ]
     if not frames:
         return []
+    counted = [_noted(name, case) for name, case in found.items() if case.rows]
+    group = f"Means over seeds: {', '.join(counted)}"
     means = (
         pl.concat(frames)
         .group_by("encoding", "split", "epoch")
@@ -45,7 +49,7 @@ def curves(runs: PaperRuns, task: str, encodings: Sequence[str]) -> list[Panel]:
         )
     )
     return [
-        Panel("", SPLITS[split], {"lines": Marks(part.sort("encoding", "epoch").to_dicts(), line)}, HEIGHT)
+        Panel(group, SPLITS[split], {"lines": Marks(part.sort("encoding", "epoch").to_dicts(), line)}, HEIGHT)
         for split in SPLITS
         if not (part := means.filter(pl.col("split") == split)).is_empty()
     ]
@@ -138,8 +142,16 @@ def by_heads(runs: PaperRuns) -> list[Panel]:
             if (accuracy := accuracies(runs.found(task, encoding, "metrics")))
         ]
         if len(rows) > 2:  # More than the two ends, which are no partial RoPE.
-            panels.append(Panel("", title, _against_heads(rows), HEIGHT))
+            panels.append(Panel("", f"{title}; {_seeds_of(rows)}", _against_heads(rows), HEIGHT))
     return panels
+
+
+def _seeds_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many seeds the points have, and how their runs differ from the requested ones, in words."""
+    counts = sorted({row["seeds"] for row in rows})
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    notes = sorted({row["note"] for row in rows if row["note"]})
+    return "; ".join((f"means over {number} seeds", INTERVALS, *notes))
 
 
 def _against_heads(rows: list[dict[str, Any]]) -> dict[str, Marks]:
@@ -156,9 +168,9 @@ def _against_heads(rows: list[dict[str, Any]]) -> dict[str, Marks]:
 def bars(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
     """Held-out accuracy of some encodings and tasks as bars with intervals over seeds."""
     rows = [
-        {"case": f"{encoding}, {TASKS[task]}", **accuracy}
+        {"case": _noted(f"{encoding}, {TASKS[task]}", found), **accuracies(found)}
         for task, encoding in cases
-        if (accuracy := accuracies(runs.found(task, encoding, "metrics")))
+        if (found := runs.found(task, encoding, "metrics")).rows
     ]
     if not rows:
         return []
@@ -169,16 +181,22 @@ def bars(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
     bar = alt.Chart().mark_bar(color=QUIET, width=28).encode(x=x, y=y, tooltip=tooltip)
     low = alt.Y("low:Q", title="held-out accuracy, %", scale=scale)
     rule = alt.Chart().mark_rule(color=INK).encode(x=x, y=low, y2="high:Q")
-    return [Panel("", "accuracy", {"bars": Marks(rows, bar), "intervals": Marks(rows, rule)}, HEIGHT)]
+    return [
+        Panel(
+            "", f"accuracy; {INTERVALS}", {"bars": Marks(rows, bar), "intervals": Marks(rows, rule)}, HEIGHT
+        )
+    ]
 
 
 def accuracies(found: CaseRuns) -> dict[str, Any]:
-    """Mean held-out accuracy in percent with its t interval over seeds, and the seeds; empty without rows."""
+    """Mean held-out accuracy in percent with its t interval over seeds, cut at 0 and 100 %; no interval for
+    one seed; the number of seeds, and how the runs differ; empty without rows."""
     values = np.array([100 * row.facts["test_accuracy"] for row in found.rows])
     if len(values) == 0:
         return {}
+    told = {"seeds": len(values), "note": found.note}
     if len(values) == 1:
-        return {"estimate": values[0], "low": values[0], "high": values[0], "seeds": 1}
+        return {"estimate": values[0], "low": None, "high": None, **told}
     interval = t_interval(values)
     ends = {"low": max(0.0, interval.low), "high": min(100.0, interval.high)}
-    return {"estimate": interval.estimate, **ends, "seeds": len(values)}
+    return {"estimate": interval.estimate, **ends, **told}

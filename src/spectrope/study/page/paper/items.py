@@ -1,9 +1,9 @@
 """Figures and tables of the paper by number, and the results to compare with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from spectrope.core import ConfigError
 from spectrope.figures import Panel, Table
@@ -102,12 +102,17 @@ def _accuracy_rows(runs: PaperRuns) -> list[dict[str, str]]:
         for task, name in TASKS.items():
             found = accuracies(runs.found(task, method, "metrics"))
             row[f"{name}: paper"] = f"{printed[task]:.2f}"
-            row[f"{name}: here"] = (
-                f"{found['estimate']:.1f} [{found['low']:.1f}, {found['high']:.1f}]" if found else "not run"
-            )
-            row[f"{name}: seeds"] = f"{found['seeds']}" if found else "0"
+            row[f"{name}: here"] = _accuracy_text(found) if found else "not run"
+            seeds = ", ".join(filter(None, (str(found["seeds"]), found["note"]))) if found else "0"
+            row[f"{name}: seeds"] = seeds
         rows.append(row)
     return rows
+
+
+def _accuracy_text(found: Mapping[str, Any]) -> str:
+    """The mean, with its interval if there are several seeds."""
+    mean = f"{found['estimate']:.1f}"
+    return mean if found["low"] is None else f"{mean} [{found['low']:.1f}, {found['high']:.1f}]"
 
 
 SETTINGS = {
@@ -219,7 +224,8 @@ TABLES = (
     PaperTable(
         1,
         "accuracy of MLA, RoPE and NoPE, in percent",
-        "Published values are from one seed; ours are means over seeds with 95 % t intervals.",
+        "Published values are from one seed; ours are means over seeds with 95 % t intervals, cut at 0 and "
+        "100 %.",
         _accuracy_rows,
     ),
     PaperTable(2, "notation", "", reason="it lists symbols and shows no measurement."),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Call, after, recorded
 from spectrope.checkpoints.audit.layout import Layout
-from spectrope.checkpoints.extension.applied import Applied, turned
+from spectrope.checkpoints.extension.applied import AppliedRotations, turned
 from spectrope.checkpoints.extension.rotations import rotations_of
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Band
@@ -170,7 +170,7 @@ def rotary_name(model: nn.Module) -> str:
 
 @contextlib.contextmanager
 def rotations_recorded(
-    model: nn.Module, applied: Applied, sink: Callable[[RotatedHeads], None]
+    model: nn.Module, applied: AppliedRotations, sink: Callable[[RotatedHeads], None]
 ) -> Iterator[None]:
     """Context manager that passes every attention call of the model to `sink`, with its rotation.
 

@@ -20,7 +20,7 @@ from spectrope.checkpoints.adapters import (
     require_own_head,
     rest_of,
 )
-from spectrope.checkpoints.extension.applied import Applied, applied_rotations
+from spectrope.checkpoints.extension.applied import AppliedRotations, applied_rotations
 from spectrope.checkpoints.extension.rotations import rotations_of
 from spectrope.checkpoints.probes.constant_content import attending_modules, attention_modules
 from spectrope.checkpoints.sequences import Sequences
@@ -62,7 +62,7 @@ class CheckpointSubject:
         return {name: list(blocks_of(self.model, self.sites, name)) for name in names}
 
     @cached_property
-    def rotations(self) -> Applied:
+    def rotations(self) -> AppliedRotations:
         """The rotation that each attention module to its own sequence applies, measured once.
 
         Raises:

@@ -32,10 +32,12 @@ class AppliedRotation:
     layout: Layout
 
 
-Applied = dict[str, AppliedRotation | None]
+AppliedRotations = dict[str, AppliedRotation | None]
 
 
-def applied_rotations(model: nn.Module, modules: list[str], rotations: Sequence[RotaryModule]) -> Applied:
+def applied_rotations(
+    model: nn.Module, modules: list[str], rotations: Sequence[RotaryModule]
+) -> AppliedRotations:
     """Find the rotation of each attention module by undoing it.
 
     With the same content at every position, queries and keys whose rotation is undone are equal at all
@@ -53,7 +55,7 @@ def applied_rotations(model: nn.Module, modules: list[str], rotations: Sequence[
     Raises:
         UnsupportedError: If queries or keys of a module vary with the position under all of these.
     """
-    found: Applied = {}
+    found: AppliedRotations = {}
     length = min(POSITIONS, trained_length(model) or POSITIONS)
     within = max(VARIATION, 8 * torch.finfo(next(model.parameters()).dtype).eps)
 

@@ -14,6 +14,7 @@ from spectrope.core.device import own_precision, seconds
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.core.random import indexed_bits, indexed_integers
 from spectrope.encodings.base import ENCODINGS
+from spectrope.lab.training.scales import experiment
 from spectrope.models.decoder import DecoderConfig
 
 
@@ -146,3 +147,13 @@ def test_time_is_per_call(monkeypatch):
     done = []
     assert seconds(lambda: done.append(1), torch.device("cpu"), calls=3) == 2.0
     assert len(done) == 3
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_changes_are_made_in_an_order_that_the_rules_allow(order):
+    sizes = [("max_gap", 30), ("n_labels", 32), ("model.max_length", 60)]
+    wanted = [*(sizes[place] for place in order), ("task.max_length", 60)]
+    one = experiment("distance", "rope").with_(**dict(wanted))
+    assert (one.task.max_gap, one.model.n_labels, one.model.max_length) == (30, 32, 60)
+    with pytest.raises(ConfigError, match="Experiment has no field 'max_gup'"):
+        experiment("distance", "rope").with_(max_gup=3, **dict(wanted))

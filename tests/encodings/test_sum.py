@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.laws import check_laws
@@ -128,3 +128,9 @@ def test_rotations_of_the_same_pairs_keep_the_lag(other):
     assert laws[Tag.SHIFT_INVARIANT].honest
     crossed = (rotations[0], ENCODINGS.config(other)(head_dim=8, pairs="halves"))
     assert Tag.SHIFT_INVARIANT not in Sum(parts=crossed).tags
+
+
+def test_a_sum_without_a_bias_has_none_of_the_lag():
+    both = Sum(Sum.Config(parts=(RoPE.Config(head_dim=8), Sinusoidal.Config(d_model=32))))
+    with pytest.raises(UnsupportedError, match="Sum has no bias of the lag alone"):
+        both.lag_bias(torch.arange(3))

@@ -46,6 +46,19 @@ def test_a_job_takes_it_once(file, tmp_path):
     assert (run.path / "seen.parquet").stat().st_mtime_ns == written
 
 
+def test_tables_that_are_kept_anyway_are_not_replaced(file):
+    for name in ("metrics", "tuning", "deposit"):
+        file.write_text(FILE.replace('name="seen"', f'name="{name}"'))
+        with pytest.raises(ConfigError, match=f"{name}.* a table that SpectroPE itself keeps"):
+            Job(tiny(), (f"{file}:Seen",))
+
+
+def test_what_is_no_table_is_refused(file, tmp_path):
+    file.write_text(FILE.replace('pl.DataFrame({"seed": [run.config["seed"]], "factor": [1]})', "{}"))
+    with pytest.raises(ConfigError, match=r"Seen\.table must be a polars data frame; got {}"):
+        complete(Job(tiny(), (f"{file}:Seen",)), tmp_path / "runs", CPU)
+
+
 def test_an_edited_file_measures_anew(file, tmp_path, monkeypatch):
     run = complete(Job(tiny(), (f"{file}:Seen",)), tmp_path / "runs", CPU)
     before = run.frame("seen")

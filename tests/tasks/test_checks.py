@@ -1,6 +1,6 @@
 """A task that breaks a rule is refused by the rule; every registered one keeps them all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -71,8 +71,14 @@ FAULTS = {
     "example i must depend on the seed and on i alone": faulty(
         sample=lambda self, n, seed, start=0: Copy.sample(self, n, seed + start)
     ),
+    "on i alone": changed("positions", lambda _: torch.rand(1000, LENGTH)),
     "another seed must give other examples": faulty(
         sample=lambda self, n, seed, start=0: Copy.sample(self, n, 0, start)
+    ),
+    "longer: token ids must lie between 0 and vocabulary - 1, which is 4": faulty(
+        longer=lambda self, factor, n, seed, start=0: replace(
+            self.sample(n, seed), inputs=torch.full((n, 2 * LENGTH), 99), lengths=torch.full((n,), 2 * LENGTH)
+        )
     ),
     "bayes_accuracy must be a fraction of 1; got 100.0": faulty(bayes_accuracy=lambda self, n, seed: 100.0),
     "and bayes_accuracy says 1.0000": faulty(solve=lambda self, batch, seed: batch.inputs[:, 1] - 1),

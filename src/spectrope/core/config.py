@@ -146,7 +146,7 @@ def no_such_field(cls: type, name: str, names: Iterable[str] | None = None) -> C
 
 
 def with_fields(config: C, changes: Mapping[str, Any]) -> C:
-    """Change fields of a configuration, each found by its name at any depth.
+    """Change fields of a configuration, each found by its name at any depth, in an order that rules allow.
 
     Args:
         config: The configuration, which is not modified.
@@ -156,8 +156,16 @@ def with_fields(config: C, changes: Mapping[str, Any]) -> C:
     Raises:
         ConfigError: If no field has the name, two at one depth have it, or a value breaks a rule.
     """
-    for name, value in changes.items():
-        config = _changed(config, _path_of(config, name), value)
+    left, refused = dict(changes), dict[str, ConfigError]()
+    while left:
+        for name, value in left.items():
+            try:
+                config = _changed(config, _path_of(config, name), value)
+            except ConfigError as error:  # Another change may make room for this one.
+                refused[name] = error
+        if refused.keys() == left.keys():
+            raise next(iter(refused.values()))
+        left, refused = {name: value for name, value in left.items() if name in refused}, {}
     return config
 
 

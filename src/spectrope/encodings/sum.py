@@ -83,7 +83,7 @@ class Sum(Composite, name="sum"):
 
     def lag_bias(self, lag: Tensor) -> Tensor:
         lagged = [term for term in self.terms if term.form is Form.DOT_PLUS_LAG]
-        return reduce(torch.add, [term.lag_bias(lag) for term in lagged])
+        return reduce(torch.add, [term.lag_bias(lag) for term in lagged]) if lagged else super().lag_bias(lag)
 
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
         if self.factors:

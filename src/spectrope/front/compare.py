@@ -175,7 +175,7 @@ def compare(
     if rates is not None:
         _check_rates(rates)
     if lengths is not None:
-        lab.check_lengths(tuple(lengths), tuple(scalings))
+        lab.check_lengths(tuple(lengths), tuple(scalings), [one.task for one in plan])
     tried(plan)
     work = _Work(plan, folder, device, workers, engine, watch)
     runs = work.untuned()

@@ -136,6 +136,8 @@ def _failure(manifest: Mapping[str, Any]) -> str:
         return "diverged: its held-out loss is not finite; a lower learning rate may help."
     if not lab.is_near_chance(manifest):
         return ""
+    if lab.is_bound_to_guess(manifest):
+        return "guesses, as every model must: the task's best possible accuracy is that of guessing."
     reached, chance = (100 * manifest[name] for name in ("test_accuracy", "chance_accuracy"))
     return (
         f"is near chance: {reached:.1f} % held-out accuracy, {chance:.1f} % by guessing. Its heads are not "

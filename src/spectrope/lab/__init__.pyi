@@ -107,6 +107,7 @@ __all__ = [
     "fullest",
     "grid",
     "has_diverged",
+    "is_bound_to_guess",
     "is_near_chance",
     "keep_drops",
     "kernel_table",
@@ -189,7 +190,7 @@ from .extrapolation.lengths import EXTRAPOLATED, check_lengths, extrapolate
 from .extrapolation.scalings import SCALINGS
 from .extrapolation.search import search_slowdowns
 from .job import Job, discard_checkpoints, train
-from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
+from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_bound_to_guess, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES, TableMeasure
 from .measures.fills import ContentOnlyAblation, PositionOnlyAblation

@@ -16,6 +16,11 @@ def has_diverged(manifest: Mapping[str, Any]) -> bool:
     return "test_loss" in manifest and manifest["test_loss"] is None
 
 
+def is_bound_to_guess(manifest: Mapping[str, Any]) -> bool:
+    """Whether no model can do better than guessing, as in the controls of some tasks."""
+    return manifest["bayes_accuracy"] <= manifest.get("chance_accuracy", 0.0)
+
+
 def is_near_chance(manifest: Mapping[str, Any]) -> bool:
     """Whether the held-out accuracy of a finished run is close to that of guessing.
 

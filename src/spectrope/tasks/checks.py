@@ -27,6 +27,7 @@ def check_task(task: Task, n: int = 1000, seed: int = 0) -> None:
         _ranges(task, batch),
         _draws(task, batch, seed),
         _oracle(task, batch, seed),
+        _longer(task, n, seed),
     ):
         for holds, words in rules:
             if not holds:
@@ -52,7 +53,7 @@ def _ranges(task: Task, batch: Batch) -> Iterator[CheckedRule]:
         below = getattr(task, bound)
         is_within = bool(((values >= 0) & (values < below)).all())
         yield is_within, f"{name} must lie between 0 and {bound} - 1, which is {below - 1}"
-    is_token = torch.arange(task.max_length) < batch.lengths[:, None]
+    is_token = torch.arange(batch.inputs.shape[1]) < batch.lengths[:, None]
     yield (
         torch.equal(batch.inputs != PADDING, is_token),
         f"token id {PADDING} must be padding, and nothing else",
@@ -76,5 +77,20 @@ def _oracle(task: Task, batch: Batch, seed: int) -> Iterator[CheckedRule]:
     yield is_close, f"solve is right in {accuracy:.4f} of {n} examples, and bayes_accuracy says {ceiling:.4f}"
 
 
+def _longer(task: Task, n: int, seed: int) -> Iterator[CheckedRule]:
+    """What a task with longer sequences gives at twice the length."""
+    if type(task).longer is Task.longer:
+        return
+    batch = task.longer(2.0, n, seed)
+    for holds, words in _ranges(task, batch):
+        yield holds, f"longer: {words}"
+    is_right = len(batch) == n and bool((batch.lengths <= batch.inputs.shape[1]).all())
+    yield is_right, f"longer must give {n} examples, within their inputs"
+
+
 def _same(one: Batch, other: Batch) -> bool:
-    return torch.equal(one.inputs, other.inputs) and torch.equal(one.labels, other.labels)
+    if one.positions is None or other.positions is None:
+        numbered = one.positions is other.positions
+    else:
+        numbered = torch.equal(one.positions, other.positions)
+    return numbered and torch.equal(one.inputs, other.inputs) and torch.equal(one.labels, other.labels)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from spectrope.core import indexed_integers, require_least
+from spectrope.core import indexed_integers, require, require_least
 from spectrope.tasks.base import PADDING, Batch, Size, Task, TaskConfig
 from spectrope.tasks.cues import FINE, Cue, require_cue, with_cue
 
@@ -52,6 +52,7 @@ class Dyck(Task, name="dyck"):
         def __post_init__(self) -> None:
             require_least(self, 1, "kinds", "max_depth")
             require_least(self, 2, "max_pairs")
+            require(self.max_pairs <= 500, self, "max_pairs", "at most 500, up to which words can be counted")
             require_cue(self, self.cue)
 
     sizes: ClassVar[Mapping[str, Size]] = {

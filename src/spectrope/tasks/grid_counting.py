@@ -20,8 +20,9 @@ class GridCounting(Task, name="grid_counting"):
 
     The column and the row of the query cell are uniform, the count is :math:`c \sim U\{0..k\}`, and the c
     cells are uniform in the column. In every other column, each cell has a mark with the same probability as
-    in this one, so that the total number of marks reveals little about the label. The task supplies positions
-    (order, 0, row, column).
+    in this one, so that the total number of marks reveals only part of the label: at `mini`, the best guess
+    from it is right in 30 % of examples, and the best guess without it in 17 %. The task supplies
+    positions (order, 0, row, column).
     """
 
     @dataclass(frozen=True, kw_only=True)

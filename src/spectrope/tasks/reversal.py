@@ -24,6 +24,8 @@ class Reversal(Task, name="reversal"):
     With `cue="content"` the words are in random order, and the best answer is the most frequent word. With
     `cue="position"` each word is replaced at random, and no answer is better than another.
 
+    Short sequences are few, so that some held-out examples also occur in training: 3 % of them at `mini`.
+
     References:
         Sec. 6 of arXiv 2505.13027 names sequence reversal as a task that it leaves open.
     """

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from scipy import stats
 from torch.testing import assert_close
 
+import spectrope as sp
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.per_head import Group, PerHead
@@ -46,6 +47,23 @@ def scored(run, config, factor, n):
     with torch.no_grad():
         logits = model(data)
     return (logits.argmax(-1) == data.labels).double().mean(), F.cross_entropy(logits, data.labels)
+
+
+def test_tokens_that_a_task_numbers_are_not_renumbered(tmp_path):
+    grid = experiment("grid_distance", "rope", epochs=1, n_examples=40)
+    with pytest.raises(ConfigError, match="so that rule 'shifted' would not be used"):
+        grid.with_(positions="shifted")
+    table = extrapolate(train(grid, tmp_path, CPU), (2,), ("none", "interpolated"), examples=8)
+    assert table["note"].to_list() == ["", "task 'grid_distance' numbers its tokens itself."]
+    assert table["accuracy"].null_count() == 1
+    with pytest.raises(ConfigError, match="examples must be at least 2"):
+        extrapolate(train(grid, tmp_path, CPU), (2,), examples=0)
+
+
+def test_a_task_without_longer_sequences_is_refused_before_training(tmp_path):
+    with pytest.raises(ConfigError, match="no longer form"):
+        sp.compare("rope", ["distance", "dyck"], epochs=1, n_examples=40, lengths=(1, 2), root=tmp_path)
+    assert not any(tmp_path.iterdir())
 
 
 def test_scores_are_those_of_a_run_evaluated_by_hand_at_each_length(tmp_path):

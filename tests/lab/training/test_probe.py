@@ -169,6 +169,19 @@ def test_an_interrupted_run_is_not_resumed_with_other_settings(tmp_path):
     assert sorted(set(run.frame("learning")["step"])) == [0, 3, 6, 9]
 
 
+def test_no_step_is_missing_from_a_probe_that_comes_or_goes(tmp_path):
+    run, stop = run_at(tmp_path, tiny()), itertools.count(1)
+    with pytest.raises(Interrupted):
+        Trainer(tiny(), run, CPU).fit(stop=lambda: next(stop) == 4)
+    with pytest.raises(UnsupportedError, match="was begun without this probe, and is at step"):
+        Trainer(tiny(), run, CPU, OFTEN)
+    other, stop = run_at(tmp_path / "other", tiny()), itertools.count(1)
+    with pytest.raises(Interrupted):
+        Trainer(tiny(), other, CPU, OFTEN).fit(stop=lambda: next(stop) == 4)
+    with pytest.raises(UnsupportedError, match="was begun with a probe, which keeps table 'learning'"):
+        Trainer(tiny(), other, CPU)
+
+
 @pytest.mark.parametrize("field", ["every", "examples"])
 def test_sizes_are_checked(field):
     with pytest.raises(ConfigError, match=f"LearningProbe.{field} must be at least 1; got 0"):

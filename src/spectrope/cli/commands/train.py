@@ -92,6 +92,8 @@ class Train:
         run = self._trained(probe)
         manifest, one = run.manifest, experiment_of(run)
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
+        if (ignored := one.model.ignored_label) is not None:
+            accuracy += f", those of label {ignored} left out"
         say(
             f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %), matrix products in "
             f"{manifest['precision']}"

@@ -15,8 +15,10 @@ class Interpolated(Positions, name="interpolated"):
     r"""Compresses positions of sequences longer than the trained length L into it:
     :math:`p_t = t \min(1, L/n)`.
 
-    Unlike the `Linear` schedule, which divides RoPE's frequencies by one factor at all lengths, this rule
-    works with any encoding that accepts fractional positions, and does not change short sequences.
+    n is the length of the batch, padding included, so that a short sequence is compressed with the longer
+    ones beside it. Unlike the `Linear` schedule, which divides RoPE's frequencies by one factor at all
+    lengths, this rule works with any encoding that accepts fractional positions, and does not change batches
+    within the trained length.
 
     References:
         Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023).

@@ -1,6 +1,6 @@
 """Accuracy and loss of a trained run by length, as it is and with its positions scaled."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from spectrope.lab.training.config import Experiment
 from spectrope.models import Decoder, DecoderConfig
 from spectrope.stats import mean_intervals
 from spectrope.store import Run
-from spectrope.tasks import Batch
+from spectrope.tasks import Batch, TaskConfig
 
 TABLE = "extrapolation"
 EXTRAPOLATED = 2000  # Of each length, held out.
@@ -38,11 +38,13 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def check_lengths(factors: Sequence[float | int], scalings: Sequence[str]) -> None:
+def check_lengths(
+    factors: Sequence[float | int], scalings: Sequence[str], tasks: Iterable[TaskConfig] = ()
+) -> None:
     """Refuse lengths or scalings that do not exist, before anything is trained.
 
     Raises:
-        ConfigError: If there is none, or a factor is below 1.
+        ConfigError: If there is none, a factor is below 1, or a task has no longer form.
         UnknownNameError: If no scaling has a name.
     """
     if not factors or not scalings:
@@ -53,6 +55,8 @@ def check_lengths(factors: Sequence[float | int], scalings: Sequence[str]) -> No
     for name in scalings:
         if name not in SCALINGS:
             raise UnknownNameError("scaling", name, SCALINGS)
+    for task in tasks:
+        longer_examples(task, float(max(factors)), 1, 0)
 
 
 def extrapolate(
@@ -82,10 +86,12 @@ def extrapolate(
         interval, `loss` in nats with its 95 % t interval over examples, `examples`, and `note`.
 
     Raises:
-        ConfigError: If the task has no longer form, or a factor is below 1.
+        ConfigError: If the task has no longer form, a factor is below 1, or there are fewer than 2 examples.
         UnknownNameError: If no scaling has a name.
     """
     check_lengths(factors, scalings)
+    if examples < 2:
+        raise ConfigError(f"examples must be at least 2, for an interval; got {examples}.")
     subject = _Subject(run, examples, device or torch.device("cpu"))
     known = run.frame(TABLE) if run.has_frame(TABLE) else pl.DataFrame(schema=SCHEMA)
     wanted = [(name, float(factor)) for name in scalings for factor in factors]
@@ -121,6 +127,8 @@ class _Subject:
         row |= {"examples": self.examples, "note": ""}
         try:
             config = self._scaled(scaling, factor)
+            if config and config.positions != self.experiment.model.positions and data.positions is not None:
+                raise UnsupportedError(f"task {self.experiment.task.kind!r} numbers its tokens itself.")
             return None if config is None else row | self._scores(config, data, factor)
         except UnsupportedError as refusal:
             return row | {"note": str(refusal)}

@@ -6,12 +6,19 @@ from typing import ClassVar
 import polars as pl
 import torch
 
-from spectrope.core import Registered, Registry, Watch, unwatched
+from spectrope.core import Registered, Registry, Watch, require_type, unwatched
 from spectrope.lab.stamps import is_made_by, with_digests
 from spectrope.lab.training.config import Experiment
 from spectrope.store import Run
 
 MEASURES: Registry[type["Measure"]] = Registry("measure", "spectrope.lab.measures", "TableMeasure")
+TABLES_OF_OTHERS = (
+    *("metrics", "tuning", "extrapolation", "learning", "gradients", "participation", "atlas-heads"),
+    *("deposit", "adaptive", "cumulative", "screen", "correlation", "bands", "shares", "kernel", "lags"),
+    *("distances", "symbol", "extremes", "eigenvalues", "szego", "terms", "term_kernel"),
+)  # Which training, ablation and spectra keep with a run.
+for _name in TABLES_OF_OTHERS:
+    MEASURES.reserve(_name, "a table that SpectroPE itself keeps with a run")
 
 
 class Measure(Registered, ABC):
@@ -51,4 +58,6 @@ class TableMeasure(Measure):
         """
 
     def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
-        run.write_frame(self.kind, with_digests(self.table(run, device, watch), type(self)))
+        table = self.table(run, device, watch)
+        require_type(table, pl.DataFrame, f"{type(self).__name__}.table", "a polars data frame")
+        run.write_frame(self.kind, with_digests(table, type(self)))

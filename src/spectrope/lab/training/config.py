@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from spectrope.attention import IMPLEMENTATIONS
 from spectrope.core import ConfigError, Configured, OneOf, Precision, require, require_least, with_fields
+from spectrope.encodings import Arange
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.manifest import DECODER
 from spectrope.models import DecoderConfig
@@ -87,6 +88,16 @@ class Experiment(AnyExperiment):
         for field, least in needed.items():
             ok = getattr(self.model, field) >= least
             require(ok, self.model, field, f"at least {least}", f"Task {self.task.kind!r} has as many.")
+        if self.model.ignored_label is not None and task.n_classes < 3:
+            raise ConfigError(
+                f"DecoderConfig.classes: 'vocabulary' leaves label 0 out of loss and accuracy, and task "
+                f"{self.task.kind!r} has {task.n_classes} labels, so that one would be left; take 'labels'."
+            )
+        if self.model.positions != Arange() and task.sample(1, self.seed).positions is not None:
+            raise ConfigError(
+                f"DecoderConfig.positions: task {self.task.kind!r} numbers its tokens itself, so that rule "
+                f"{self.model.positions.kind!r} would not be used; take 'arange'."
+            )
 
     def with_(self, **changes: Any) -> "Experiment":
         """Return this experiment with some fields changed, each found by its name at any depth.

@@ -12,6 +12,8 @@ from spectrope.models import Decoder
 from spectrope.store import Run
 from spectrope.tasks import Batch
 
+SETTINGS = "-settings"  # Ends the name of the table that holds a probe's settings.
+
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(ABC):
@@ -32,7 +34,7 @@ class Probe(ABC):
     @property
     def settings_table(self) -> str:
         """The name under which the settings are stored with a run."""
-        return f"{self.table}-settings"
+        return f"{self.table}{SETTINGS}"
 
     def require_same(self, run: Run) -> None:
         """Refuse a run on which this probe measured with other settings.
@@ -74,13 +76,18 @@ class Recorder:
         step: Step at which training starts: 0, or that of the checkpoint.
 
     Raises:
-        UnsupportedError: If earlier measurements, which are kept, were made with other settings.
+        UnsupportedError: If earlier steps were not measured, or with other settings.
     """
 
     def __init__(self, probe: Probe, run: Run, data: Batch, step: int) -> None:
         self.probe, self.run = probe, run
         self.batch = probe.choose(data)
         self._first = step
+        if step and not run.has_frame(probe.table):
+            raise UnsupportedError(
+                f"run {run.id} was begun without this probe, and is at step {step}; finish it without, move "
+                "its folder away, or use another --runs."
+            )
         if step and run.has_frame(probe.settings_table):
             probe.require_same(run)
         else:
@@ -103,6 +110,19 @@ class Recorder:
         if not self.run.has_frame(name):
             return None
         return self.run.frame(name).filter(pl.col("step") < self._first)
+
+
+def refuse_unprobed(run: Run) -> None:
+    """Refuse to go on without a probe that has measured the earlier steps of a run.
+
+    Raises:
+        UnsupportedError: If there is one.
+    """
+    if probed := [name.removesuffix(SETTINGS) for name in run.frames if name.endswith(SETTINGS)]:
+        raise UnsupportedError(
+            f"run {run.id} was begun with a probe, which keeps table {probed[0]!r}; resume it with the same "
+            "one, move its folder away, or use another --runs."
+        )
 
 
 def _listed(settings: pl.DataFrame) -> str:

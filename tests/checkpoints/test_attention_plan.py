@@ -4,7 +4,14 @@ import math
 
 import pytest
 import torch
-from transformers import Llama4ForCausalLM, Llama4TextConfig, MistralConfig, MistralForCausalLM
+from transformers import (
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from spectrope.checkpoints.attention_plan import plan_checkpoint
 from spectrope.fast import PlanAim
@@ -36,6 +43,13 @@ def llama4(chunk):
             no_rope_layers=[1, 0],
         )
     )
+
+
+def test_the_kind_of_a_layer_is_that_of_its_block():
+    layers = {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]}
+    hybrid = Lfm2ForCausalLM(Lfm2Config(**SIZES | layers)).eval()
+    plans = plan_checkpoint(hybrid, torch.randint(64, (2, 64)), PlanAim(length=65536))
+    assert all(math.isfinite(head.reach_bound) for _, head in plans)
 
 
 @pytest.mark.parametrize(

@@ -157,3 +157,11 @@ def test_changes_are_made_in_an_order_that_the_rules_allow(order):
     assert (one.task.max_gap, one.model.n_labels, one.model.max_length) == (30, 32, 60)
     with pytest.raises(ConfigError, match="Experiment has no field 'max_gup'"):
         experiment("distance", "rope").with_(max_gup=3, **dict(wanted))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_parts_are_changed_before_what_is_in_them(turned):
+    changes = {"model.encoding.schedule": "yarn", "model.encoding.schedule.factor": 7.0}
+    one = experiment("distance", "rope").with_(**{"model.encoding.schedule": "linear"})
+    changed = one.with_(**dict(reversed(changes.items()) if turned else changes.items()))
+    assert (changed.model.encoding.schedule.kind, changed.model.encoding.schedule.factor) == ("yarn", 7.0)

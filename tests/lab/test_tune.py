@@ -10,6 +10,8 @@ from polars.testing import assert_frame_equal
 
 from spectrope.core.config import config_hash, from_dict, to_dict
 from spectrope.core.errors import StoreError
+from spectrope.encodings.base import ENCODINGS
+from spectrope.figures.names import name_runs
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job, train
 from spectrope.lab.runs import experiment_of, run_for
@@ -160,3 +162,10 @@ def test_an_unfinished_run_is_not_copied(tmp_path):
     )
     assert Job(one, tables=()).is_done(unfinished)
     assert isinstance(unfinished.frame("metrics"), pl.DataFrame)
+
+
+@pytest.mark.parametrize("encoding", sorted(ENCODINGS))
+def test_seeds_of_any_encoding_share_one_grid_and_one_name(encoding):
+    plan = [experiment("distance", encoding, seed=seed) for seed in range(3)]
+    assert len(trials_of(plan, (1.0, 2.0))) == 2
+    assert {name for _, name in name_runs([to_dict(one) for one in plan])} == {encoding}

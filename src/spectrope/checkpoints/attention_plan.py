@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import Call, evaluating, recorded, runs_at
+from spectrope.checkpoints.adapters import Call, evaluating, layer_name, recorded, runs_at
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.heads import Unseen, refuse_sinks
 from spectrope.core import Progress, UnsupportedError, Watch, unwatched
 from spectrope.encodings import Context, Encoding, Form, NoPE
 from spectrope.fast import LayerPlans, PlanAim
 
-FULL = "full_attention"  # As configurations call a layer that sees everything.
+FULL = ("full_attention", "attention")  # As configurations call a layer that sees everything.
 
 
 class Added(Encoding):
@@ -60,7 +60,7 @@ def plan_checkpoint(
             return
         refuse_sinks(call)
         layer = modules.index(call.module)
-        ctx, encoding, causal = _received(call, hidden=_hides(config, layer, aim.length))
+        ctx, encoding, causal = _received(call, hidden=_hides(config, layer_name(call.module)[1], aim.length))
         heads = aim.forecast(ctx, encoding, causal)
         plans.extend((layer, head) for head in heads)
         done.add(layer)
@@ -77,9 +77,10 @@ def _hides(config: Any, layer: int, length: int) -> bool:
     text = config.get_text_config()
     kinds = getattr(text, "layer_types", None)
     sizes = [getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size")]
-    if kinds is not None and kinds[layer] not in (FULL, "sliding_attention", "chunked_attention"):
+    kind = kinds[layer] if kinds is not None and layer < len(kinds) else None
+    if kind not in (None, *FULL, "sliding_attention", "chunked_attention"):
         return True  # What it hides is not known here.
-    limited = kinds is None or kinds[layer] != FULL
+    limited = kind not in FULL
     return limited and any(size is not None and 0 < size < length for size in sizes)
 
 

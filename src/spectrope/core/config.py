@@ -158,7 +158,7 @@ def with_fields(config: C, changes: Mapping[str, Any]) -> C:
     """
     left, refused = dict(changes), dict[str, ConfigError]()
     while left:
-        for name, value in left.items():
+        for name, value in sorted(left.items(), key=lambda change: _depth(config, change[0])):
             try:
                 config = _changed(config, _path_of(config, name), value)
             except ConfigError as error:  # Another change may make room for this one.
@@ -167,6 +167,14 @@ def with_fields(config: C, changes: Mapping[str, Any]) -> C:
             raise next(iter(refused.values()))
         left, refused = {name: value for name, value in left.items() if name in refused}, {}
     return config
+
+
+def _depth(config: Any, name: str) -> float:
+    """How deep the field is that a name means now: parts are changed before what is in them."""
+    try:
+        return float(len(_path_of(config, name)))
+    except ConfigError:
+        return math.inf
 
 
 def _path_of(config: Any, name: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     latest = _latest_editions(configs)
     settings = [_setting(config, configs, latest) for config in configs]
     encodings = [str(config["encoding_name"]) for config in configs]
-    flat = [dict(_flatten(config)) for config in configs]
+    flat = [_without_seed(config) for config in configs]
     extra = _telling_fields(flat, list(zip(settings, encodings, strict=True)))
     of_encoding = [field for field in extra if field.startswith(ENCODING)]
     of_setting = [field for field in extra if field not in of_encoding]
@@ -66,13 +66,19 @@ def _flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix.removesuffix("."), value
 
 
+def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of a configuration but its seed, which some encodings have as well."""
+    leaves, seed = dict(_flatten(config)), config["seed"]
+    return {name: one for name, one in leaves.items() if name.rpartition(".")[2] != "seed" or one != seed}
+
+
 def _telling_fields(flat: Sequence[Mapping[str, Any]], keys: Sequence[tuple]) -> list[str]:
     groups = defaultdict(list)
     for fields, key in zip(flat, keys, strict=True):
         groups[key].append(fields)
     telling: dict[str, None] = {}
     for group in groups.values():
-        for field in dict.fromkeys(name for fields in group for name in fields if name != "seed"):
+        for field in dict.fromkeys(name for fields in group for name in fields):
             if len({repr(fields.get(field)) for fields in group}) > 1:
                 telling[field] = None
     return list(telling)

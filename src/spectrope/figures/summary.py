@@ -191,8 +191,8 @@ def _diverged(tables: Tables, setting: str) -> list[str]:
 def _near_chance(tables: Tables, setting: str) -> list[str]:
     if names := _runs_where(tables, setting, pl.col("near_chance") & ~pl.col("diverged")):
         return [
-            "Near chance, so that drops of heads are not meaningful (train on more examples or for "
-            f"more epochs): {names}."
+            "Near chance, so that drops of heads are not meaningful (train on more examples or for more "
+            f"epochs, unless the best possible accuracy is that of guessing): {names}."
         ]
     return []
 

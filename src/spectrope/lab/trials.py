@@ -128,8 +128,8 @@ def first_seeds(plan: Sequence[Experiment]) -> list[Experiment]:
 
 
 def differ_by_seed(one: Experiment, other: Experiment) -> bool:
-    """Whether two experiments are the same, except for their seeds."""
-    return replace(one, seed=other.seed) == other
+    """Whether two experiments are the same, except for their seeds, which some encodings have as well."""
+    return one.with_(seed=other.seed) == other
 
 
 def tuned(experiment: Experiment, tunings: Sequence[Tuning]) -> Experiment:

@@ -13,6 +13,10 @@ from transformers import (
     Glm4ForCausalLM,
     GlmConfig,
     GlmForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
+    HunYuanDenseV1Config,
+    HunYuanDenseV1ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     SmolLM3Config,
@@ -52,6 +56,13 @@ def deepseek():
     return DeepseekV3ForCausalLM(DeepseekV3Config(**sizes, **latent, v_head_dim=8, first_k_dense_replace=2))
 
 
+def gpt_oss():
+    """A model whose rotary module returns every cosine once."""
+    plain = {"rope_type": "default", "rope_theta": 1e4}
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1}
+    return GptOssForCausalLM(GptOssConfig(**SIZES, **experts, head_dim=WIDTH, rope_parameters=plain))
+
+
 def mixed():
     """A model whose second layer turns nothing."""
     return SmolLM3ForCausalLM(SmolLM3Config(**SIZES, no_rope_layers=[1, 0]))
@@ -62,6 +73,7 @@ MODELS = {
     "cohere": (lambda: CohereForCausalLM(CohereConfig(**SIZES)), Layout("adjacent", 0, WIDTH)),
     "glm": (glm, Layout("adjacent", 0, WIDTH // 2)),
     "glm4": (lambda: glm(Glm4Config, Glm4ForCausalLM), Layout("adjacent", 0, WIDTH // 2)),
+    "gpt_oss": (gpt_oss, Layout("halves", 0, WIDTH)),
     "deepseek_v3": (deepseek, Layout("halves", 8, 8)),
 }
 
@@ -116,16 +128,32 @@ def test_shares_are_those_of_the_pairs_that_turn(family):
     assert set(head_bands(model, ids, turn + 2, 2.0)["share"].round(5)) == {0.0}
 
 
-@pytest.mark.parametrize("family", ["glm", "deepseek_v3"])
+def test_a_head_changed_behind_its_rotation_is_scored_without_shares():
+    model = made(lambda: HunYuanDenseV1ForCausalLM(HunYuanDenseV1Config(**SIZES, head_dim=WIDTH)))
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.query_layernorm.weight.uniform_(0.5, 2)
+    with pytest.raises(UnsupportedError, match="does not turn pairs of its first or last coordinates"):
+        extend_checkpoint(model, 2.0, length=16)
+    text = torch.randint(FASTEST, 60, (70,), generator=torch.Generator().manual_seed(1))
+    found = extend_checkpoint(model, 2.0, [text], length=16, methods=("none",), judge="none", needles=0)
+    assert found.bands.is_empty()
+    assert found.to_frame()["method"].to_list() == ["window", "none"]
+    assert "Shares of logits are not told" in str(found)
+
+
+@pytest.mark.parametrize("family", ["glm", "deepseek_v3", "gpt_oss"])
 def test_the_atlas_finds_the_band_that_matters(family):
     model = made(MODELS[family][0])
     only_pair_1(model, family)
-    settings = AtlasSettings(bands=4)
+    pairs = MODELS[family][1].width // 2
+    settings = AtlasSettings(bands=pairs)
     cells = atlas_checkpoint(model, "induction", examples=4, length=24, settings=settings).cells
     removed = cells.filter(intervention="remove-band")
-    changes = {band: removed.filter(band=band)["loss_increase"].abs().max() for band in range(4)}
+    changes = {band: removed.filter(band=band)["loss_increase"].abs().max() for band in range(pairs)}
     assert changes[1] > 1e-5
-    assert [changes[band] for band in (0, 2, 3)] == pytest.approx([0, 0, 0], abs=1e-6)
+    others = [change for band, change in changes.items() if band != 1]
+    assert others == pytest.approx([0] * (pairs - 1), abs=1e-6)
 
 
 @torch.no_grad()
@@ -135,7 +163,7 @@ def only_pair_1(model, family):
         weight = layer.self_attn.q_proj.weight
         kept = torch.zeros(2, WIDTH, 1)
         # DeepSeek's projections have neighbours as pairs, behind the coordinates that do not turn.
-        kept[:, (10, 11) if family == "deepseek_v3" else (2, 3)] = 30
+        kept[:, {"deepseek_v3": (10, 11), "gpt_oss": (1, 9)}.get(family, (2, 3))] = 30
         weight.mul_(kept.flatten(0, 1))
         if layer.self_attn.q_proj.bias is not None:
             layer.self_attn.q_proj.bias.zero_()

@@ -14,6 +14,7 @@ from tests.checkpoints.gguf.files import Conversion, permuted, write
 from spectrope.checkpoints.gguf import audit_gguf
 from spectrope.checkpoints.gguf.applied import applied_layer
 from spectrope.checkpoints.gguf.file import GGUFFile, open_gguf
+from spectrope.checkpoints.gguf.rows import SideRows, side_rows
 from spectrope.checkpoints.gguf.runtime import RULES
 from spectrope.cli import BAD_INPUT, main
 from spectrope.core import ConfigError, SpectropeError, UnsupportedError
@@ -298,3 +299,12 @@ class TestTheCommand:
         assert "--serving-modes is for models that run" in capsys.readouterr().err
         assert main(["audit", str(plain / "source"), "--source", str(plain / "source")]) == BAD_INPUT
         assert "--source applies only to GGUF files" in capsys.readouterr().err
+
+
+def test_heads_of_zeros_have_no_size():
+    weights = np.random.default_rng(0).normal(size=(4, 8, 6))
+    weights[1] = 0
+    rows = weights.reshape(32, 6)
+    assert side_rows(rows, rows, 4, 8, 1e-6) == SideRows("same", 0.0)
+    assert side_rows(1.2 * rows, rows, 4, 8, 0.5).heads == (0, 2, 3)
+    assert side_rows(rows + (weights == 0).reshape(32, 6), rows, 4, 8, 0.5).heads == (1,)

@@ -1,5 +1,7 @@
 """Two runtimes compared, and the cause of a difference."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,7 @@ from transformers import (
 
 from spectrope.checkpoints import open_model
 from spectrope.checkpoints.parity import ModelRuntime, Parity, Runtime, cause, parity, prompts_of
+from spectrope.checkpoints.parity.faults import Simulation
 from spectrope.checkpoints.parity.observed import Observed
 from spectrope.checkpoints.parity.run import places_of
 from spectrope.core import ConfigError, UnsupportedError
@@ -103,6 +106,25 @@ def test_what_cannot_complete_texts_is_refused(tmp_path: Any):
         UnsupportedError, match=r"lacks lm_head\.weight, so that it would predict by a random"
     ):
         ModelRuntime(open_model(str(tmp_path))).predict(ids, torch.arange(4))
+
+
+def test_a_fault_that_cannot_be_simulated_leaves_the_others(local: Any, monkeypatch: pytest.MonkeyPatch):
+    sound = Simulation.put_into
+
+    def refuse(*given: Any) -> None:
+        raise RuntimeError("no kernel takes this")
+
+    @contextlib.contextmanager
+    def put_into(self: Simulation, copy: Any, value: float, layers: Any) -> Iterator[None]:
+        with sound(self, copy, value, layers), contextlib.ExitStack() as stack:
+            if not self.name.startswith("base"):
+                stack.callback(copy.model.register_forward_pre_hook(refuse).remove)
+            yield
+
+    monkeypatch.setattr(Simulation, "put_into", put_into)
+    causes = compared(local, ModelRuntime(rebased(23456.0))).causes
+    assert causes.cause is not None
+    assert {one.codes for one in causes.ranked} == {("SPE101",)}
 
 
 def test_a_fault_that_changes_nothing_explains_nothing(local: Any, monkeypatch: pytest.MonkeyPatch):

@@ -61,6 +61,11 @@ def test_names_stay_in_the_folder(tmp_path, named):
     assert not list(tmp_path.rglob("*"))
 
 
+def test_names_that_are_no_files_may_be_paths(tmp_path):
+    sp.tracker("mlflow", tmp_path, project="/Users/me/experiment", run="sweep/rate=0.1").close()
+    assert "/Users/me/experiment" in "".join(path.read_text() for path in tmp_path.rglob("meta.yaml"))
+
+
 def test_a_second_run_of_tensorboard_keeps_the_first(tmp_path):
     for rate in (0.5, 0.25):
         sp.tracker("tensorboard", tmp_path, config={"rate": rate}).close()

@@ -13,8 +13,10 @@ from tests.store.old import make_old
 from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.job import train
+from spectrope.lab.runs import build_model
 from spectrope.lab.training.learning import LearningProbe
 from spectrope.lab.training.loop import Trainer
+from spectrope.lab.training.probe import Recorder
 from spectrope.store import Run
 
 TABLES = ("learning", "gradients", "participation")
@@ -180,6 +182,14 @@ def test_no_step_is_missing_from_a_probe_that_comes_or_goes(tmp_path):
         Trainer(tiny(), other, CPU, OFTEN).fit(stop=lambda: next(stop) == 4)
     with pytest.raises(UnsupportedError, match="was begun with a probe, which keeps table 'learning'"):
         Trainer(tiny(), other, CPU)
+
+
+def test_what_a_probe_has_measured_before_the_first_checkpoint_is_not_kept_without_it(tmp_path):
+    run = run_at(tmp_path, tiny())
+    Recorder(OFTEN, run, Trainer(tiny(), run, CPU).train_data, 0).record(build_model(tiny(), CPU), 0)
+    assert {*TABLES, "learning-settings"} <= set(run.frames)
+    Trainer(tiny(), run, CPU).fit()
+    assert not {*TABLES, "learning-settings"} & set(run.frames)
 
 
 @pytest.mark.parametrize("field", ["every", "examples"])

@@ -175,6 +175,9 @@ def test_a_table_of_another_kind_is_not_replaced(tmp_path):
     with pytest.raises(StoreError, match="would be replaced by the page's table"):
         BY_NAME["replication-mid"].write(StudyRows.load(Path("results/mid.jsonl")), tmp_path)
     assert (tmp_path / "replication-mid.csv").read_text(encoding="utf-8") == "mine"
+    (tmp_path / "replication-mid.md").write_text("a page", encoding="utf-8")
+    with pytest.raises(StoreError, match="would be replaced by the page's table"):
+        BY_NAME["replication-mid"].write(StudyRows.load(Path("results/mid.jsonl")), tmp_path)
 
 
 def test_figures_of_claims_that_a_page_no_longer_shows_are_removed(folder):

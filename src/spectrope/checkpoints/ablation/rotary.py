@@ -207,27 +207,37 @@ def rotated_heads(
 ) -> RotatedHeads:
     """A call with the rotation whose cosines and sines a rotary module returned.
 
-    Each cosine comes twice: next to itself, or in the second half. This says nothing of the coordinates that
-    turn, since attention may put either in its own order, as that of GLM does.
+    Each cosine comes once, or twice: next to itself, or in the second half. This says nothing of the
+    coordinates that turn, since attention may put any of these in its own order, as that of GLM does.
 
     Args:
         call: The call.
-        cos: Cosines of all pairs, each twice.
+        cos: Cosines of all pairs.
         sin: Sines, likewise.
         layout: The coordinates that turn, of width 0 if none do.
 
     Raises:
-        UnsupportedError: If the call does not show its values and its scale.
+        UnsupportedError: If the call does not show its values and its scale, or cosines are not one or two
+            per pair.
     """
-    m = cos.shape[-1] // 2
-    chosen = slice(None, None, 2) if torch.equal(cos[..., ::2], cos[..., 1::2]) else slice(m)
-    real, imaginary = (
-        part[..., chosen][..., : layout.width // 2].float().contiguous() for part in (cos, sin)
-    )
-    waves = torch.complex(real, imaginary)
+    waves = torch.complex(*(part.float().contiguous() for part in _once(cos, sin, layout.width // 2)))
     if call.v is None or call.scale is None:
         raise UnsupportedError("frequency bands need attention whose values and scale are seen.")
     return RotatedHeads(call, waves, layout)
+
+
+def _once(cos: Tensor, sin: Tensor, pairs: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of so many pairs, each once."""
+    given = cos.shape[-1]
+    if pairs == 0:
+        return cos[..., :0], sin[..., :0]
+    if given not in (pairs, 2 * pairs):
+        raise UnsupportedError(f"a rotary module returns {given} cosines for {pairs} pairs of coordinates.")
+    if given == 2 * pairs:
+        beside = torch.equal(cos[..., ::2], cos[..., 1::2])
+        chosen = slice(None, None, 2) if beside else slice(pairs)
+        cos, sin = cos[..., chosen], sin[..., chosen]
+    return cos, sin
 
 
 @dataclass

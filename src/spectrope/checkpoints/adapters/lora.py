@@ -1,15 +1,13 @@
 """Merge an adapter into its base, by the library that made it."""
 
-import contextlib
-import importlib
 import json
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from spectrope.checkpoints.adapters.hub import without_hub
 from spectrope.core import ConfigError, UnsupportedError
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -18,17 +16,6 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 def is_adapter(source: str) -> bool:
     """Whether a folder holds an adapter."""
     return (Path(source) / CONFIG).is_file()
-
-
-@contextlib.contextmanager
-def without_hub() -> Iterator[None]:
-    """While the block runs, clients of the Hugging Face Hub neither ask it nor send it a token."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
 
 
 def base_of(source: str) -> str:

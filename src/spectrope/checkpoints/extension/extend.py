@@ -19,13 +19,22 @@ from spectrope.checkpoints.adapters import (
     require_own_head,
     trained_length,
 )
+from spectrope.checkpoints.extension.bands import SCHEMA as BANDS
 from spectrope.checkpoints.extension.bands import head_bands
 from spectrope.checkpoints.extension.perplexity import key_tokens, losses, needle_accuracy, sliding_losses
 from spectrope.checkpoints.extension.rotations import METHODS, ScaledModule, rotations_of, scaled, slowed
 from spectrope.checkpoints.extension.search import LONGROPE, searched_factors
 from spectrope.checkpoints.language import read_texts
 from spectrope.console import Shown
-from spectrope.core import ConfigError, Progress, UnknownNameError, Watch, numpy_stream, unwatched
+from spectrope.core import (
+    ConfigError,
+    Progress,
+    UnknownNameError,
+    UnsupportedError,
+    Watch,
+    numpy_stream,
+    unwatched,
+)
 from spectrope.stats import mean_intervals
 
 SCHEMA: dict[str, Any] = {
@@ -52,6 +61,7 @@ class Extension(Shown):
         scores: A row per method: perplexity of the tokens beyond the trained length, with a 95 % interval
             over tokens; of those that need the long context; and how often a needle is found.
         factors: What LongRoPE's search divides each frequency by; empty without a search.
+        unplaced: Why there are no bands; empty where there are.
     """
 
     length: int
@@ -60,6 +70,7 @@ class Extension(Shown):
     bands: pl.DataFrame
     scores: pl.DataFrame
     factors: tuple[float, ...] = ()
+    unplaced: str = ""
 
     def to_frame(self) -> pl.DataFrame:
         """The scores of the methods; without texts, the bands of the heads."""
@@ -79,13 +90,16 @@ class Extension(Shown):
                 f"{where}{out} of {pairs} pairs complete less than one turn in {self.length} positions; at "
                 f"{self.factor:g} times that length they reach angles that never occurred in training."
             )
+        if self.unplaced:
+            yield f"Shares of logits are not told: {self.unplaced}"
         share = pl.col("share")
         layers = self.bands.group_by("layer", maintain_order=True).agg(
             share.mean().round(3).alias("mean"),
             share.max().round(3).alias("largest"),
             pl.col("head").sort_by("share").last().alias("head"),
         )
-        yield "share of logits in pairs that leave the trained range, over the heads of a layer", layers
+        if not self.bands.is_empty():
+            yield "share of logits in pairs that leave the trained range, over the heads of a layer", layers
         if not self.scores.is_empty():
             title = (
                 f"tokens beyond {self.length}: perplexity with 95 % intervals over tokens, perplexity of key "
@@ -154,7 +168,13 @@ def extend_checkpoint(
     pieces = _pieces(texts, int(factor * length))
     drawable = torch.from_numpy(drawable_tokens(model))
     shown = pieces[0] if pieces else _drawn(drawable, length)
-    bands = head_bands(model, shown[None, :length].to(next(model.parameters()).device), length, factor)
+    ids, unplaced = shown[None, :length].to(next(model.parameters()).device), ""
+    try:
+        bands = head_bands(model, ids, length, factor)
+    except UnsupportedError as reason:  # Scores need no coordinates.
+        if not pieces:
+            raise
+        bands, unplaced = pl.DataFrame(schema=BANDS), str(reason)
     if not pieces:
         return Extension(length, factor, judge, bands, pl.DataFrame(schema=SCHEMA))
     names = list(dict.fromkeys((*methods, judge)))
@@ -179,7 +199,7 @@ def extend_checkpoint(
     keys = key_tokens(long[judge], short)
     rows = [_row(WINDOW, length, short, keys, None)]
     rows += [_row(name, len(pieces[0]), long[name], keys, found[name]) for name in methods]
-    return Extension(length, factor, judge, bands, pl.DataFrame(rows, schema=SCHEMA), factors)
+    return Extension(length, factor, judge, bands, pl.DataFrame(rows, schema=SCHEMA), factors, unplaced)
 
 
 def long_documents(paths: Sequence[Path]) -> list[str]:

@@ -104,14 +104,15 @@ def side_rows(mine: np.ndarray, theirs: np.ndarray, heads: int, width: int, tole
 
 
 def _unstretched(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Whether each head has the size of the source's.
+    """Whether each head has the size of the source's; one of zeros has none.
 
     The best factor from b to a is the product of both over the square of b. Rounding to the nearest of few
     values makes a smaller by up to the square of the relative distance.
     """
-    squares = np.maximum((b**2).sum((1, 2)), 1e-300)
-    stretched = np.abs((a * b).sum((1, 2)) / squares - 1)
-    return stretched <= STRETCH + ((a - b) ** 2).sum((1, 2)) / squares
+    squares = (b**2).sum((1, 2))
+    divisor = np.where(squares > 0, squares, 1.0)
+    stretched = np.abs((a * b).sum((1, 2)) / divisor - 1)
+    return (squares == 0) | (stretched <= STRETCH + ((a - b) ** 2).sum((1, 2)) / divisor)
 
 
 def orders(head_dim: int, width: int) -> dict[Order, np.ndarray]:

@@ -317,9 +317,9 @@ def _embeddings(before: LockedEmbeddings, after: LockedEmbeddings | None, noise:
         if abs(norm - now) > within:
             yield Move(where, "vectors by position", f"norm {norm:.4g} at position {place}", f"{now:.4g}")
             return
-        if before.along and along and abs(component - along[place]) > within:
+        if before.along and along and abs(component - along.get(place, 0.0)) > within:
             then = f"component {component:.4g} in a fixed direction at position {place}"
-            yield Move(where, "vectors by position", then, f"{along[place]:.4g}")
+            yield Move(where, "vectors by position", then, f"{along.get(place, 0.0):.4g}")
             return
 
 

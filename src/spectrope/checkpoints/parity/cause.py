@@ -144,7 +144,7 @@ class _Search:
     def curve(self, simulation: Simulation, value: float, layers: Sequence[int]) -> Float[Tensor, "n m"]:
         """The divergence that is left under a simulated fault."""
         with simulation.put_into(self.copy, value, layers):
-            found = ModelRuntime(self.copy.model).predict(self.prompts, self.places)
+            found = ModelRuntime(self.copy.model).observe(self.prompts, self.places)
         return divergence(self.observed, found)
 
     def explanation(self, simulation: Simulation, value: float, layers: Sequence[int]) -> Explanation:
@@ -203,7 +203,7 @@ def find_causes(
         observed: What the other runtime predicts there.
         watch: Progress callback.
     """
-    own = ModelRuntime(copy.model).predict(prompts, places)
+    own = ModelRuntime(copy.model).observe(prompts, places)
     none = explained_by_nothing(divergence(observed, own))
     if none.divergence <= UNNOTICED:
         return Causes((), none, ())
@@ -352,7 +352,7 @@ def _in_precision(
     for name, dtype in PRECISIONS.items():
         lower = _converted(copy, dtype)
         try:
-            yield name, (lower, ModelRuntime(lower.model).predict(prompts, places))
+            yield name, (lower, ModelRuntime(lower.model).observe(prompts, places))
         except FAILURES:
             continue  # This machine's kernels lack the type.
 

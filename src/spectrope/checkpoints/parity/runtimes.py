@@ -65,10 +65,16 @@ class ModelRuntime(Runtime):
                 f"{self.label} has {size} tokens, and a prompt holds token {int(prompts.max())}; is it the "
                 "same model?"
             )
+        with runs_at(prompts.shape[1], self.model):
+            return self.observe(prompts, places)
+
+    @torch.no_grad()
+    def observe(self, prompts: Int[Tensor, "n t"], places: Int[Tensor, " m"]) -> Observed:
+        """`predict` without its checks; errors of the model are raised as they are."""
         step = self._stepwise if self.cached else self._whole
         rows = max(1, BATCH_TOKENS // prompts.shape[1])
         device = next(self.model.parameters()).device
-        with evaluating(self.model), runs_at(prompts.shape[1], self.model):
+        with evaluating(self.model):
             logits = [step(some.to(device), places) for some in prompts.split(rows)]
         return Observed(torch.cat(logits).double().cpu().log_softmax(-1))
 

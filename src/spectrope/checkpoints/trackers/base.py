@@ -31,6 +31,7 @@ class Tracker(Registered, ABC):
     registry = TRACKERS
     kind: ClassVar[str]
     sends: ClassVar[bool] = True  # Whether it can send to an address.
+    names_files: ClassVar[bool] = False  # Whether names of projects and runs are those of files.
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Tracker(Registered, ABC):
     ) -> None:
         if url is not None and not self.sends:
             raise ConfigError(f"tracker {self.kind!r} writes files alone; got url={url!r}.")
-        for what, named in (("project", project), ("run", run)):
+        for what, named in (("project", project), ("run", run)) if self.names_files else ():
             if named is not None and (not named or Path(named).name != named or not named.isprintable()):
                 raise ConfigError(
                     f"{what} names files of the tracker, so it must be a plain name; got {named!r}."

@@ -13,7 +13,7 @@ class CsvFile(Tracker, name="csv"):
     """Lines of step, name and value in `metrics.csv`, or in a file with the name of the run; if there is one,
     it is kept, and the new one is numbered."""
 
-    sends = False
+    sends, names_files = False, True
 
     def open(self) -> None:
         """Begin a file, and keep the settings of the run beside it.

@@ -9,7 +9,7 @@ from spectrope.checkpoints.trackers.base import Tracker, client, unused
 class TensorBoard(Tracker, name="tensorboard"):
     """Event files, which `tensorboard --logdir FOLDER` shows; a second run of a name is numbered."""
 
-    sends = False
+    sends, names_files = False, True
 
     def open(self) -> None:
         """Begin a file of events."""

@@ -4,13 +4,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from spectrope.checkpoints.adapters.lora import without_hub
+from spectrope.checkpoints.adapters.hub import without_hub
 from spectrope.checkpoints.trackers.base import Tracker, client
 from spectrope.core import ConfigError
 
 
 class Trackio(Tracker, name="trackio"):
     """A run of trackio; without an address it lies in a folder that `trackio show` reads."""
+
+    names_files = True
 
     def open(self) -> None:
         """Begin a run.
@@ -22,7 +24,7 @@ class Trackio(Tracker, name="trackio"):
         os.environ.setdefault("TRACKIO_DIR", str(wanted))
         trackio = client("trackio", "trackio")
         used = Path(client("trackio.utils", "trackio").TRACKIO_DIR).resolve()
-        if used != wanted:  # The client chooses its folder once, when it is imported.
+        if self.url is None and used != wanted:  # The client chooses its folder once, when it is imported.
             raise ConfigError(
                 f"trackio writes to {used} in this process, and not to {wanted}; name that folder, or unset "
                 "TRACKIO_DIR and begin a new process."

@@ -94,6 +94,8 @@ def extrapolate(
         raise ConfigError(f"examples must be at least 2, for an interval; got {examples}.")
     subject = _Subject(run, examples, device or torch.device("cpu"))
     known = run.frame(TABLE) if run.has_frame(TABLE) else pl.DataFrame(schema=SCHEMA)
+    if subject.numbered:  # Earlier versions scored it as if nothing had been asked for.
+        known = known.filter((pl.col("scaling") != "interpolated") | (pl.col("note") != ""))
     wanted = [(name, float(factor)) for name in scalings for factor in factors]
     for done, (name, factor) in enumerate(wanted, 1):
         here = (pl.col("scaling") == name) & (pl.col("factor") == factor) & (pl.col("examples") == examples)
@@ -119,6 +121,11 @@ class _Subject:
         self.experiment: Experiment = experiment_of(self.run)
         self.dtype = dtype_for(self.run, self.device)
 
+    @property
+    def numbered(self) -> bool:
+        """Whether the task numbers its tokens itself."""
+        return self.experiment.task.build().sample(1, self.experiment.seed).positions is not None
+
     def row(self, scaling: str, factor: float) -> dict[str, Any] | None:
         """The scores at one length, or None where the scaling does not apply."""
         # The held-out examples of training come after its training examples; these do as well.
@@ -127,7 +134,7 @@ class _Subject:
         row |= {"examples": self.examples, "note": ""}
         try:
             config = self._scaled(scaling, factor)
-            if config and config.positions != self.experiment.model.positions and data.positions is not None:
+            if config and config.positions != self.experiment.model.positions and self.numbered:
                 raise UnsupportedError(f"task {self.experiment.task.kind!r} numbers its tokens itself.")
             return None if config is None else row | self._scores(config, data, factor)
         except UnsupportedError as refusal:

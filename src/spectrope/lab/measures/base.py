@@ -14,6 +14,7 @@ from spectrope.store import Run
 MEASURES: Registry[type["Measure"]] = Registry("measure", "spectrope.lab.measures", "TableMeasure")
 TABLES_OF_OTHERS = (
     *("metrics", "tuning", "extrapolation", "learning", "gradients", "participation", "atlas-heads"),
+    *("learning-settings", "head_gradients-settings", "head-groups"),
     *("deposit", "adaptive", "cumulative", "screen", "correlation", "bands", "shares", "kernel", "lags"),
     *("distances", "symbol", "extremes", "eigenvalues", "szego", "terms", "term_kernel"),
 )  # Which training, ablation and spectra keep with a run.

@@ -26,6 +26,7 @@ class LearningProbe(Probe):
     """
 
     table: ClassVar[str] = "learning"
+    further: ClassVar[tuple[str, ...]] = ("gradients", "participation")
 
     examples: int = 8  # The longest training examples.
 

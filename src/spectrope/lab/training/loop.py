@@ -26,7 +26,7 @@ from spectrope.core import (
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
 from spectrope.lab.runs import build_model
 from spectrope.lab.training.config import Experiment, TrainingConfig
-from spectrope.lab.training.probe import Probe, Recorder, refuse_unprobed
+from spectrope.lab.training.probe import Probe, Recorder, go_unprobed
 from spectrope.lab.training.state import WEIGHTS, EpochScores, TrainingState, sit
 from spectrope.models import Decoder
 from spectrope.store import Run
@@ -81,8 +81,8 @@ class Trainer:
         dtype = choose_dtype(precision if configured == "auto" else configured, device)
         self.state = TrainingState(model, make_optimiser(model, self.config), dtype=dtype)
         self.state.restore(run)
-        if probe is None and self.state.step:
-            refuse_unprobed(run)
+        if probe is None:
+            go_unprobed(run, self.state.step)
         self.recorder = None if probe is None else Recorder(probe, run, self.train_data, self.state.step)
 
     def fit(self, watch: Watch = unwatched, stop: Stop = never) -> Decoder:

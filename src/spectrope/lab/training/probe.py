@@ -12,7 +12,7 @@ from spectrope.models import Decoder
 from spectrope.store import Run
 from spectrope.tasks import Batch
 
-SETTINGS = "-settings"  # Ends the name of the table that holds a probe's settings.
+SETTINGS, TABLES = "-settings", "tables"  # End of the name of a table of settings; its column of names.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,7 @@ class Probe(ABC):
     """Measures a model during training without changing weights, gradients or random streams."""
 
     table: ClassVar[str]  # The name of one of its tables.
+    further: ClassVar[tuple[str, ...]] = ()  # Those of the others.
 
     every: int = 100  # Steps from one measurement to the next.
 
@@ -28,8 +29,8 @@ class Probe(ABC):
 
     @property
     def settings(self) -> pl.DataFrame:
-        """The interval and the other settings, as a table of one row."""
-        return pl.DataFrame([asdict(self)])
+        """The interval and the other settings, and the names of the tables, as a table of one row."""
+        return pl.DataFrame([asdict(self) | {TABLES: [self.table, *self.further]}])
 
     @property
     def settings_table(self) -> str:
@@ -83,15 +84,14 @@ class Recorder:
         self.probe, self.run = probe, run
         self.batch = probe.choose(data)
         self._first = step
-        if step and not run.has_frame(probe.table):
+        if step == 0:
+            run.write_frame(probe.settings_table, probe.settings)
+        elif not run.has_frame(probe.table):
             raise UnsupportedError(
                 f"run {run.id} was begun without this probe, and is at step {step}; finish it without, move "
                 "its folder away, or use another --runs."
             )
-        if step and run.has_frame(probe.settings_table):
-            probe.require_same(run)
-        else:
-            run.write_frame(probe.settings_table, probe.settings)
+        probe.require_same(run)
         self._tables: dict[str, pl.DataFrame] = {}
 
     def record(self, model: Decoder, step: int) -> None:
@@ -112,19 +112,22 @@ class Recorder:
         return self.run.frame(name).filter(pl.col("step") < self._first)
 
 
-def refuse_unprobed(run: Run) -> None:
-    """Refuse to go on without a probe that has measured the earlier steps of a run.
+def go_unprobed(run: Run, step: int) -> None:
+    """Train a run without a probe: what one has measured before a step 0 that is taken anew is removed.
 
     Raises:
-        UnsupportedError: If there is one.
+        UnsupportedError: If a probe has measured earlier steps that are kept.
     """
-    if probed := [name.removesuffix(SETTINGS) for name in run.frames if name.endswith(SETTINGS)]:
-        raise UnsupportedError(
-            f"run {run.id} was begun with a probe, which keeps table {probed[0]!r}; resume it with the same "
-            "one, move its folder away, or use another --runs."
-        )
+    for name in [name for name in run.frames if name.endswith(SETTINGS)]:
+        if step:
+            raise UnsupportedError(
+                f"run {run.id} was begun with a probe, which keeps table {name.removesuffix(SETTINGS)!r}; "
+                "resume it with the same one, move its folder away, or use another --runs."
+            )
+        for table in (*run.frame(name)[TABLES][0], name):  # The settings last, which name the others.
+            run.remove(table)
 
 
 def _listed(settings: pl.DataFrame) -> str:
     """Settings as keyword arguments."""
-    return ", ".join(f"{name}={value!r}" for name, value in settings.row(0, named=True).items())
+    return ", ".join(f"{name}={one!r}" for name, one in settings.drop(TABLES).row(0, named=True).items())

@@ -133,8 +133,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         StoreError: If a file cannot be written, or a table that is not the page's lies in its place.
     """
     place, beside = RESULTS if rows.path is None else rows.path.parent, path.with_suffix(".csv")
-    if beside.exists() and not path.exists():
-        raise StoreError(f"{beside} would be replaced by the page's table; choose another --out.")
+    _require_own(beside)
     cases = zip(study.cases(), study.verdicts(rows), strict=True)
     grouped = groupby(cases, key=lambda case: case[0][0])
     jobs = {case: study.jobs_of(*case, rows) for case in study.cases()}
@@ -147,7 +146,6 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
     templates = templates_of("spectrope.study", autoescape=False)
     templates.filters |= {"plain": plain, "measured": measured}
     judged = [(section.claim, verdict) for section in every for verdict in section.verdicts]
-    write_page(effects(judged, open_words).write_csv(), beside, ".csv")
     theirs, own = ([one for one in sections if one.claim.ours == ours] for ours in (False, True))
     page = templates.get_template("replication.md").render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
@@ -189,7 +187,21 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         place=place,
         commands=study.commands(place),
     )
-    return write_page(page, path, ".md")
+    written = write_page(page, path, ".md")
+    write_page(effects(judged, open_words).write_csv(), beside, ".csv")
+    return written
+
+
+def _require_own(table: Path) -> None:
+    """Refuse to replace a table that is none of a page.
+
+    Raises:
+        StoreError: If a file of that name has other columns.
+    """
+    if table.exists():
+        with table.open(encoding="utf-8", errors="replace") as file:
+            if file.readline().strip() != ",".join(effects([], ()).columns):
+                raise StoreError(f"{table} would be replaced by the page's table; choose another --out.")
 
 
 def shallow_layers(study: Study) -> str:

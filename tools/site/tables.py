@@ -35,7 +35,8 @@ TABLES = {
     "eigenvalues": "A row per eigenvalue of a head's mean kernel, beside the symbol.",
     "szego": "A row per head and length: distance of eigenvalues from the symbol (Szegő).",
     "distances": "The same for the content-free kernels.",
-    "learning": "A row per step and head, recorded by `--probe learning`.",
+    "learning": "A row per step and head, recorded by `--probe learning`, whose settings are in table "
+    "`learning-settings`.",
     "gradients": "A row per step, head and frequency: where the gradient's energy lies.",
     "participation": "A row per step and layer: effective number of heads.",
     "tuning": "A row per learning rate of a grid (`compare --tune`).",
@@ -193,7 +194,7 @@ def _stored(folder: Path) -> dict[str, dict[str, Any]]:
     """The columns of the tables that some runs keep, by table, with the types that hold values."""
     found: dict[str, dict[str, Any]] = {}
     for run in spectrope.runs(folder):
-        for frame in run.frames:
+        for frame in (name for name in run.frames if not name.endswith("-settings")):
             columns = found.setdefault(frame.split("-")[0], {})
             columns |= {
                 k: v for k, v in run.frame(frame).schema.items() if columns.get(k, pl.Null) == pl.Null

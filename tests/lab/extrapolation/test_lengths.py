@@ -51,7 +51,7 @@ def scored(run, config, factor, n):
 
 def test_tokens_that_a_task_numbers_are_not_renumbered(tmp_path):
     grid = experiment("grid_distance", "rope", epochs=1, n_examples=40)
-    with pytest.raises(ConfigError, match="so that rule 'shifted' would not be used"):
+    with pytest.raises(ConfigError, match="so that the position rule 'shifted' would not be used"):
         grid.with_(positions="shifted")
     table = extrapolate(train(grid, tmp_path, CPU), (2,), ("none", "interpolated"), examples=8)
     assert table["note"].to_list() == ["", "task 'grid_distance' numbers its tokens itself."]

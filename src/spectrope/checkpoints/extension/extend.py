@@ -85,7 +85,11 @@ class Extension(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         kinds = self.bands.group_by("leaving", "pairs", maintain_order=True).agg(pl.col("layer").unique())
         for out, pairs, layers in kinds.sort(pl.col("layer").list.min()).iter_rows():
-            where = "" if len(kinds) == 1 else f"layers {', '.join(map(str, sorted(layers)))}: "
+            named = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, sorted(layers)))}: "
+            where = "" if len(kinds) == 1 else named
+            if pairs == 0:
+                yield f"{where}nothing turns, so that no angle is new at any length."
+                continue
             yield (
                 f"{where}{out} of {pairs} pairs complete less than one turn in {self.length} positions; at "
                 f"{self.factor:g} times that length they reach angles that never occurred in training."

@@ -36,7 +36,7 @@ class DepositPlane(Figure, name="deposit"):
             "total drop. A line runs from the estimates (hollow) to their 95 % lower bounds (filled, with "
             "the layer's number). A deposit (square) has both bounds in the shaded corner, gap at least "
             f"{rule.gap:g} points and share at least {rule.share:g}, and p at most 0.05 after Holm's "
-            "correction over layers; a circle there has not."
+            "correction over layers; a circle in that corner misses the last."
         )
         if undefined == 0:
             return text

@@ -90,13 +90,14 @@ class Experiment(AnyExperiment):
             require(ok, self.model, field, f"at least {least}", f"Task {self.task.kind!r} has as many.")
         if self.model.ignored_label is not None and task.n_classes < 3:
             raise ConfigError(
-                f"DecoderConfig.classes: 'vocabulary' leaves label 0 out of loss and accuracy, and task "
-                f"{self.task.kind!r} has {task.n_classes} labels, so that one would be left; take 'labels'."
+                f"task {self.task.kind!r} has {task.n_classes} labels, and classes='vocabulary' leaves label 0 "
+                "out of loss and accuracy, so that one would be left; take classes='labels', as condition "
+                "'controlled' does."
             )
         if self.model.positions != Arange() and task.sample(1, self.seed).positions is not None:
             raise ConfigError(
-                f"DecoderConfig.positions: task {self.task.kind!r} numbers its tokens itself, so that rule "
-                f"{self.model.positions.kind!r} would not be used; take 'arange'."
+                f"task {self.task.kind!r} numbers its tokens itself, so that the position rule "
+                f"{self.model.positions.kind!r} would not be used; leave it out, or take another encoding."
             )
 
     def with_(self, **changes: Any) -> "Experiment":

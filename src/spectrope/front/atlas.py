@@ -216,7 +216,7 @@ def _of_run(run: Run, device: torch.device, how: RunAtlas, watch: Watch | None) 
     n = f"{most}" if least == most else f"{least} to {most}"
     told = (
         f"Each cell is measured on {n} held-out examples, with {intervals}; attention is described on at "
-        f"most {LOOKED}."
+        f"most {LOOKED} of them."
     )
     name = f"{experiment_of(run).label}, run {run.id}"
     return Atlas(AtlasTables(name, told, names, cells, heads), how.settings.threshold)

@@ -90,8 +90,8 @@ class Experiment(AnyExperiment):
             require(ok, self.model, field, f"at least {least}", f"Task {self.task.kind!r} has as many.")
         if self.model.ignored_label is not None and task.n_classes < 3:
             raise ConfigError(
-                f"task {self.task.kind!r} has {task.n_classes} labels, and classes='vocabulary' leaves label 0 "
-                "out of loss and accuracy, so that one would be left; take classes='labels', as condition "
+                f"task {self.task.kind!r} has {task.n_classes} labels, and classes='vocabulary' leaves label "
+                "0 out of loss and accuracy, so that one would be left; take classes='labels', as condition "
                 "'controlled' does."
             )
         if self.model.positions != Arange() and task.sample(1, self.seed).positions is not None:

@@ -9,7 +9,8 @@ from spectrope.study.arms import NAMES_AND_MLA, TASKS, arm_name
 from spectrope.study.claims import confounds
 from spectrope.study.claims.confounds import Confounds, switched
 from spectrope.study.claims.distance_ordering import DistanceOrdering
-from spectrope.study.page.page import cell, headline_note
+from spectrope.study.page.cells import cell
+from spectrope.study.page.headline import headline_note
 from spectrope.study.quantities import Seen, own_ablation
 
 CLAIM = Confounds()

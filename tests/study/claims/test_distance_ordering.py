@@ -5,7 +5,7 @@ import pytest
 from tests.study.made import jitter, row, rows_of, together
 
 from spectrope.study.claims.distance_ordering import DistanceOrdering
-from spectrope.study.page.page import headline_cell
+from spectrope.study.page.headline import headline_cell
 from spectrope.study.predictions import ALPHA, AtLeastEach
 from spectrope.study.quantities import speed, time_to_learn
 

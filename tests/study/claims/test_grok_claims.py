@@ -24,8 +24,8 @@ from spectrope.study.claims.grok_med import RIVALS, GrokMed
 from spectrope.study.claims.grok_uniformity import GrokUniformity
 from spectrope.study.claims.grok_vision import GrokVision
 from spectrope.study.grok_arms import HELD, SIDES, as_many, base, held, last, rise, scaled
+from spectrope.study.page.cells import cell
 from spectrope.study.page.effects import effects
-from spectrope.study.page.page import cell
 from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.study import Study
 

@@ -26,17 +26,11 @@ from spectrope.study.claims.partial_deposit import PartialDeposit
 from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.claims.tuned import DistanceOrderingTuned, tuned_forms
 from spectrope.study.page import write_replication
+from spectrope.study.page.cells import cell
 from spectrope.study.page.extras.confounds import waterfall, waterfalls
-from spectrope.study.page.page import (
-    ClaimSection,
-    cell,
-    families,
-    headline_cell,
-    headline_note,
-    left_open,
-    machines,
-    seconds_each,
-)
+from spectrope.study.page.headline import headline_cell, headline_note
+from spectrope.study.page.page import machines, seconds_each
+from spectrope.study.page.sections import ClaimSection, families, left_open
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 

@@ -11,8 +11,10 @@ __all__ = [
     "write_replication",
 ]
 
+from .cells import effect
 from .effects import effects
-from .page import effect, headline_note, write_replication
+from .headline import headline_note
+from .page import write_replication
 from .paper.page import paper_drawing
 from .pictures import ClaimFigure, claim_figures
 from .publication import publish

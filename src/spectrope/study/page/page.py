@@ -3,119 +3,39 @@
 import html
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from math import ceil
 from pathlib import Path
 from statistics import fmean
 from urllib.parse import quote
 
-import numpy as np
-
 from spectrope.core import StoreError
 from spectrope.figures import templates_of, write_page
 from spectrope.lab import SCALES, Job, experiment
-from spectrope.stats import MIN_SEEDS, holm
+from spectrope.stats import MIN_SEEDS
 from spectrope.store import disk_errors
 from spectrope.study.arms import FITTED
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
 from spectrope.study.page.accuracies import COLUMNS, accuracies, seeds_of
+from spectrope.study.page.cells import effect, measured
 from spectrope.study.page.control import ALIKE, NEAR, positive_control
 from spectrope.study.page.core_hours import budget, edges
 from spectrope.study.page.deposits import deposit_factors
 from spectrope.study.page.effects import effects
 from spectrope.study.page.findings import findings
+from spectrope.study.page.headline import headline_notes, headline_table
 from spectrope.study.page.pictures import figures_of
+from spectrope.study.page.sections import ClaimSection, Picture, Planned, families, left_open
 from spectrope.study.plan import deviations, is_named
-from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows
 from spectrope.study.schedule import core_seconds
-from spectrope.study.study import RESULTS, Study, merged, outstanding
-from spectrope.study.verdict import WORDS, ClaimVerdict, Part, PartResult, Word
+from spectrope.study.study import RESULTS, Study, merged
+from spectrope.study.verdict import WORDS, ClaimVerdict
 
 NUMBERED = re.compile(r"\d+-[a-z0-9-]+")  # Names of figures of claims.
-MOST_DIGITS = 6  # Behind the point.
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A chart as a file beside the page.
-
-    Args:
-        path: Relative to the page.
-        caption: How to read it.
-    """
-
-    path: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Completeness of a plan.
-
-    Args:
-        runs: All of it.
-        untrained: Runs without a row.
-        unmeasured: Runs whose row lacks a table.
-    """
-
-    runs: int
-    untrained: int
-    unmeasured: int
-
-    @classmethod
-    def of(cls, jobs: Sequence[Job], rows: StudyRows) -> "Planned":
-        """Look up each job."""
-        left = outstanding(jobs, rows)
-        untrained = sum(rows.get(job.experiment) is None for job in left)
-        return cls(len(jobs), untrained, len(left) - untrained)
-
-
-@dataclass(frozen=True)
-class ClaimSection:
-    """One claim of the page.
-
-    Args:
-        claim: The claim.
-        verdicts: One per condition that it is tested under.
-        pictures: Its charts.
-        planned: Its plan by condition.
-        power: What the planned seeds can show.
-    """
-
-    claim: Claim
-    verdicts: list[ClaimVerdict]
-    pictures: list[Picture]
-    planned: dict[str, Planned]
-    power: str
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether any of its runs are planned at this scale."""
-        return any(plan.runs for plan in self.planned.values())
-
-    def where_planned(self) -> "ClaimSection":
-        """The section without the conditions under which none of its runs are planned."""
-        return replace(self, verdicts=[one for one in self.verdicts if self.planned[one.condition].runs])
-
-    @property
-    def lines(self) -> list[list[str]]:
-        """The table of parts: what is predicted, the paper's number, and what each condition says."""
-        parts = dict.fromkeys(f.part.quantity for verdict in self.verdicts for f in verdict.findings)
-        return [[name, *self._line(name)] for name in parts]
-
-    def _line(self, name: str) -> list[str]:
-        found = [
-            (verdict, next((f for f in verdict.findings if f.part.quantity == name), None))
-            for verdict in self.verdicts
-        ]
-        first = next(finding for _, finding in found if finding is not None).part
-        predicted = first.prediction.words() + (" (premise)" if first.premise else "")
-        paper = "" if first.paper is None else f"{first.paper:.1f}"
-        return [predicted, paper, *("" if one is None else cell(one, verdict.word) for verdict, one in found)]
 
 
 def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
@@ -210,72 +130,6 @@ def shallow_layers(study: Study) -> str:
     return f"of {study.n_layers}, {'layer 0 alone' if len(layers) == 1 else f'layers 0 to {layers[-1]}'}"
 
 
-def headline_table(
-    sections: Sequence[ClaimSection], conditions: Sequence[str], open_words: Container[tuple[str, str]]
-) -> list[list[str]]:
-    """A line per claim: what is claimed, the paper's sentence and its place, the paper's number, what
-    decides, and the words."""
-    lines = []
-    for section in sections:
-        claim, verdicts = section.claim, {verdict.condition: verdict for verdict in section.verdicts}
-        cells = [
-            headline_cell(verdicts[name], open_words) if name in verdicts else "–" for name in conditions
-        ]
-        quote = f" “{claim.quote}”" * bool(claim.quote)
-        entry = f"{claim.number}. [{claim.title}](#{claim.kind}){quote} ({claim.source})"
-        headlines = (verdict.headline for verdict in section.verdicts)
-        decides = next((f"{one.part.quantity}: {_predicted(one.part)}" for one in headlines if one), "")
-        lines.append([entry, claim.paper, decides, *cells])
-    return lines
-
-
-def _predicted(part: Part) -> str:
-    return f"predicted {part.prediction.words()}"
-
-
-def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] = ()) -> str:
-    """The word of a verdict, with the effect that decides it."""
-    if verdict.word == "not testable here":
-        return verdict.word
-    finding = verdict.headline
-    assert finding is not None
-    mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
-    mark += "‡" if finding.part.untrained else ""
-    return f"**{verdict.word}**{mark} {effect(finding)}"
-
-
-def headline_notes(sections: Sequence[ClaimSection]) -> list[str]:
-    """A line per claim: what its effects alone do not tell, condition by condition."""
-    lines = []
-    for section in sections:
-        told: dict[str, list[str]] = {}  # Conditions of which the same is to be told.
-        for verdict in section.verdicts:
-            told.setdefault(headline_note(verdict), []).append(f"`{verdict.condition}`")
-        notes = " ".join(f"{' and '.join(names)}: {note}." for note, names in told.items() if note)
-        if notes:
-            lines.append(f"{section.claim.number}. [{section.claim.title}](#{section.claim.kind}). {notes}")
-    return lines
-
-
-def headline_note(verdict: ClaimVerdict) -> str:
-    """Why a verdict decides nothing; else what is to be known beside its effect; empty if nothing is."""
-    finding = verdict.headline
-    if verdict.word == "not testable here":
-        exploratory = f" (exploratory: {effect(finding)})" if finding and finding.evidence else ""
-        return f"not testable here: {verdict.reason.partition(';')[0]}{exploratory}"
-    assert finding is not None
-    unfinished = f"correct answers on training examples: {finding.part.untrained}"
-    notes = (unfinished * bool(finding.part.untrained), finding.part.beside, _against(verdict))
-    return "; ".join(note for note in notes if note)
-
-
-def _against(verdict: ClaimVerdict) -> str:
-    """How many of the other parts are contradicted, where a claim is not."""
-    others = [f for f in verdict.findings if not (f.headline or f.part.premise) and f.enough]
-    n = sum(finding.word == "contradicted" for finding in others)
-    return f"{n} of {len(others)} other part{'s' * (len(others) != 1)} contradicted" if n else ""
-
-
 def repeated(study: Study, rows: StudyRows) -> list[list[str]]:
     """A line per claim with runs on as many further seeds: its verdicts on both, under `controlled`."""
     if study.is_repeated:
@@ -306,77 +160,6 @@ def steps(scale: str) -> tuple[int, int, int] | None:
 def _steps(scale: str, encoding: str) -> int:
     one = experiment("distance", encoding, scale=scale)
     return one.training.epochs * ceil(one.n_train / one.training.batch_size)
-
-
-def families(sections: Sequence[ClaimSection]) -> list[list[ClaimVerdict]]:
-    """Verdicts that are corrected together: those of one plan, so that later claims do not change others."""
-    by_plan: dict[str, list[ClaimVerdict]] = {}
-    for section in sections:
-        by_plan.setdefault(section.claim.plan_page, []).extend(section.verdicts)
-    return list(by_plan.values())
-
-
-def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
-    """Claims and conditions whose verdicts are not significant after Holm's correction over all decided
-    headline parts."""
-    tested = [v for v in verdicts if v.headline and v.word not in ("not testable here", "saturated")]
-    levels = np.array([v.headline.p for v in tested if v.headline])
-    adjusted = holm(levels) if len(levels) else levels
-    return {
-        (v.claim, v.condition)
-        for v, p in zip(tested, adjusted, strict=True)
-        if p > ALPHA and v.word != "undecided"
-    }
-
-
-def effect(finding: PartResult) -> str:
-    """Estimate, interval, unit and seeds of a part; seeds that all agree have no interval."""
-    assert finding.evidence is not None
-    interval = finding.evidence.interval
-    estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
-    if interval.low * interval.high > 0:  # An end that is not 0 must not be printed as 0.
-        low, high = (number(finding, end, apart=True) for end in (interval.low, interval.high))
-    if finding.part.limit == "not measured":
-        return (
-            f"not measured: both arms are almost always right, or almost always wrong, n = {finding.n_seeds}"
-        )
-    limit = f"{finding.part.limit} " if finding.part.limit else ""
-    if interval.low == interval.high:
-        same = "tied" if finding.part.tied else f"{estimate} {finding.part.prediction.unit}"
-        return f"{same} in each of {finding.n_seeds} seeds"
-    level = "" if interval.level == LEVEL else f"; {100 * interval.level:.1f} % interval"
-    return f"{limit}{estimate} [{low} to {high}{level}] {finding.part.prediction.unit}, n = {finding.n_seeds}"
-
-
-def measured(finding: PartResult) -> str:
-    """The effect of a part and what training it had; empty without an interval."""
-    if finding.evidence is None:
-        return ""
-    unfinished = f"; training unfinished: {finding.part.untrained}" * bool(finding.part.untrained)
-    note = f"; {finding.part.note}" * bool(finding.part.note)
-    return f"{effect(finding)}{unfinished}{note}"
-
-
-def number(finding: PartResult, value: float, *, apart: bool = False) -> str:
-    """A value of a part in as many digits as its unit deserves, or as tell it apart from 0."""
-    digits = 1 if finding.part.prediction.unit == "points" else 2
-    while apart and digits < MOST_DIGITS and round(value, digits) == 0:
-        digits += 1
-    return f"{round(value, digits) + 0.0:.{digits}f}"  # Adding 0 takes the sign from -0.
-
-
-def cell(finding: PartResult, word: Word) -> str:
-    """Estimate and interval as the table of parts shows them; that which decides has the verdict's word."""
-    told = (
-        finding.part.note,
-        f"training unfinished: {finding.part.untrained}" * bool(finding.part.untrained),
-        f"not testable here: {finding.part.untestable}" * bool(finding.part.untestable),
-    )
-    note = "".join(f"; {one}" for one in told if one)
-    if finding.evidence is None:
-        return f"{finding.n_seeds} seed{'s' * (finding.n_seeds != 1)}" + note * bool(finding.n_seeds)
-    decided = f" **{word}**" if finding.headline and word != "not testable here" else ""
-    return f"{effect(finding)}{decided}{note}"
 
 
 def unnamed(rows: StudyRows) -> int:

@@ -1,0 +1,73 @@
+"""The table of headlines: a line per claim with the words of its verdicts, and notes below it."""
+
+from collections.abc import Container, Sequence
+
+from spectrope.study.page.cells import effect
+from spectrope.study.page.sections import ClaimSection
+from spectrope.study.verdict import ClaimVerdict, Part
+
+
+def headline_table(
+    sections: Sequence[ClaimSection], conditions: Sequence[str], open_words: Container[tuple[str, str]]
+) -> list[list[str]]:
+    """A line per claim: what is claimed, the paper's sentence and its place, the paper's number, what
+    decides, and the words."""
+    lines = []
+    for section in sections:
+        claim, verdicts = section.claim, {verdict.condition: verdict for verdict in section.verdicts}
+        cells = [
+            headline_cell(verdicts[name], open_words) if name in verdicts else "–" for name in conditions
+        ]
+        quote = f" “{claim.quote}”" * bool(claim.quote)
+        entry = f"{claim.number}. [{claim.title}](#{claim.kind}){quote} ({claim.source})"
+        headlines = (verdict.headline for verdict in section.verdicts)
+        decides = next((f"{one.part.quantity}: {_predicted(one.part)}" for one in headlines if one), "")
+        lines.append([entry, claim.paper, decides, *cells])
+    return lines
+
+
+def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] = ()) -> str:
+    """The word of a verdict, with the effect that decides it."""
+    if verdict.word == "not testable here":
+        return verdict.word
+    finding = verdict.headline
+    assert finding is not None
+    mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
+    mark += "‡" if finding.part.untrained else ""
+    return f"**{verdict.word}**{mark} {effect(finding)}"
+
+
+def headline_notes(sections: Sequence[ClaimSection]) -> list[str]:
+    """A line per claim: what its effects alone do not tell, condition by condition."""
+    lines = []
+    for section in sections:
+        told: dict[str, list[str]] = {}  # Conditions of which the same is to be told.
+        for verdict in section.verdicts:
+            told.setdefault(headline_note(verdict), []).append(f"`{verdict.condition}`")
+        notes = " ".join(f"{' and '.join(names)}: {note}." for note, names in told.items() if note)
+        if notes:
+            lines.append(f"{section.claim.number}. [{section.claim.title}](#{section.claim.kind}). {notes}")
+    return lines
+
+
+def headline_note(verdict: ClaimVerdict) -> str:
+    """Why a verdict decides nothing; else what is to be known beside its effect; empty if nothing is."""
+    finding = verdict.headline
+    if verdict.word == "not testable here":
+        exploratory = f" (exploratory: {effect(finding)})" if finding and finding.evidence else ""
+        return f"not testable here: {verdict.reason.partition(';')[0]}{exploratory}"
+    assert finding is not None
+    unfinished = f"correct answers on training examples: {finding.part.untrained}"
+    notes = (unfinished * bool(finding.part.untrained), finding.part.beside, _against(verdict))
+    return "; ".join(note for note in notes if note)
+
+
+def _predicted(part: Part) -> str:
+    return f"predicted {part.prediction.words()}"
+
+
+def _against(verdict: ClaimVerdict) -> str:
+    """How many of the other parts are contradicted, where a claim is not."""
+    others = [f for f in verdict.findings if not (f.headline or f.part.premise) and f.enough]
+    n = sum(finding.word == "contradicted" for finding in others)
+    return f"{n} of {len(others)} other part{'s' * (len(others) != 1)} contradicted" if n else ""

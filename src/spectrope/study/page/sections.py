@@ -1,0 +1,115 @@
+"""Sections of the page: a claim with its verdicts, pictures and plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spectrope.lab import Job
+from spectrope.stats import holm
+from spectrope.study.claim import Claim
+from spectrope.study.page.cells import cell
+from spectrope.study.predictions import ALPHA
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import outstanding
+from spectrope.study.verdict import ClaimVerdict
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart as a file beside the page.
+
+    Args:
+        path: Relative to the page.
+        caption: How to read it.
+    """
+
+    path: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Completeness of a plan.
+
+    Args:
+        runs: All of it.
+        untrained: Runs without a row.
+        unmeasured: Runs whose row lacks a table.
+    """
+
+    runs: int
+    untrained: int
+    unmeasured: int
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], rows: StudyRows) -> "Planned":
+        """Look up each job."""
+        left = outstanding(jobs, rows)
+        untrained = sum(rows.get(job.experiment) is None for job in left)
+        return cls(len(jobs), untrained, len(left) - untrained)
+
+
+@dataclass(frozen=True)
+class ClaimSection:
+    """One claim of the page.
+
+    Args:
+        claim: The claim.
+        verdicts: One per condition that it is tested under.
+        pictures: Its charts.
+        planned: Its plan by condition.
+        power: What the planned seeds can show.
+    """
+
+    claim: Claim
+    verdicts: list[ClaimVerdict]
+    pictures: list[Picture]
+    planned: dict[str, Planned]
+    power: str
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether any of its runs are planned at this scale."""
+        return any(plan.runs for plan in self.planned.values())
+
+    def where_planned(self) -> "ClaimSection":
+        """The section without the conditions under which none of its runs are planned."""
+        return replace(self, verdicts=[one for one in self.verdicts if self.planned[one.condition].runs])
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The table of parts: what is predicted, the paper's number, and what each condition says."""
+        parts = dict.fromkeys(f.part.quantity for verdict in self.verdicts for f in verdict.findings)
+        return [[name, *self._line(name)] for name in parts]
+
+    def _line(self, name: str) -> list[str]:
+        found = [
+            (verdict, next((f for f in verdict.findings if f.part.quantity == name), None))
+            for verdict in self.verdicts
+        ]
+        first = next(finding for _, finding in found if finding is not None).part
+        predicted = first.prediction.words() + (" (premise)" if first.premise else "")
+        paper = "" if first.paper is None else f"{first.paper:.1f}"
+        return [predicted, paper, *("" if one is None else cell(one, verdict.word) for verdict, one in found)]
+
+
+def families(sections: Sequence[ClaimSection]) -> list[list[ClaimVerdict]]:
+    """Verdicts that are corrected together: those of one plan, so that later claims do not change others."""
+    by_plan: dict[str, list[ClaimVerdict]] = {}
+    for section in sections:
+        by_plan.setdefault(section.claim.plan_page, []).extend(section.verdicts)
+    return list(by_plan.values())
+
+
+def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
+    """Claims and conditions whose verdicts are not significant after Holm's correction over all decided
+    headline parts."""
+    tested = [v for v in verdicts if v.headline and v.word not in ("not testable here", "saturated")]
+    levels = np.array([v.headline.p for v in tested if v.headline])
+    adjusted = holm(levels) if len(levels) else levels
+    return {
+        (v.claim, v.condition)
+        for v, p in zip(tested, adjusted, strict=True)
+        if p > ALPHA and v.word != "undecided"
+    }

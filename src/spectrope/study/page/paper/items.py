@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from spectrope.core import ConfigError
 from spectrope.figures import Panel, Table
+from spectrope.study.claims.latent_attention import TABLE_1
 from spectrope.study.page.paper.arms import TASKS, PaperRuns
 from spectrope.study.page.paper.draw import accuracies, bars, by_heads, curves, drops, head_lines
 
@@ -88,20 +89,13 @@ class PaperTable:
         return Table(f"table-{self.number}", title, self.says, self.fill(runs))
 
 
-PRINTED = {
-    "mla": {"distance": 88.34, "counting": 97.41},
-    "rope": {"distance": 92.64, "counting": 69.43},
-    "nope": {"distance": 3.51, "counting": 77.69},
-}  # Table 1, accuracy in percent.
-
-
 def _accuracy_rows(runs: PaperRuns) -> list[dict[str, str]]:
     rows = []
-    for method, printed in PRINTED.items():
+    for method in TABLE_1["distance"]:
         row = {"method": method}
         for task, name in TASKS.items():
             found = accuracies(runs.found(task, method, "metrics"))
-            row[f"{name}: paper"] = f"{printed[task]:.2f}"
+            row[f"{name}: paper"] = f"{TABLE_1[task][method]:.2f}"
             row[f"{name}: here"] = _accuracy_text(found) if found else "not run"
             seeds = ", ".join(filter(None, (str(found["seeds"]), found["note"]))) if found else "0"
             row[f"{name}: seeds"] = seeds

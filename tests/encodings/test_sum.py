@@ -1,6 +1,6 @@
 """Encodings that act together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -120,13 +120,14 @@ def test_a_sum_of_nothing_is_refused():
         Sum.Config(parts=())
 
 
-@pytest.mark.parametrize("other", ["xpos", "drope"])
+@pytest.mark.parametrize("other", ["xpos", "drope", "rope_pp", "partial_dims"])
 def test_rotations_of_the_same_pairs_keep_the_lag(other):
-    rotations = (RoPE.Config(head_dim=8), ENCODINGS.config(other)(head_dim=8))
+    rotations = (RoPE.Config(head_dim=8), ENCODINGS.config(other)().fitted(head_dim=8, n_heads=4))
     laws = {check.law: check for check in check_laws(Sum(parts=rotations))}
     assert laws[Tag.SHIFT_INVARIANT].declared
     assert laws[Tag.SHIFT_INVARIANT].honest
-    crossed = (rotations[0], ENCODINGS.config(other)(head_dim=8, pairs="halves"))
+    halves = {"inner": RoPE.Config(pairs="halves")} if other == "partial_dims" else {"pairs": "halves"}
+    crossed = (rotations[0], replace(rotations[1], **halves))
     assert Tag.SHIFT_INVARIANT not in Sum(parts=crossed).tags
 
 

@@ -21,7 +21,6 @@ __all__ = [
     "Settings",
     "Shown",
     "StopAfter",
-    "attempted",
     "bars",
     "changes_of",
     "chosen_seeds",
@@ -31,11 +30,9 @@ __all__ = [
     "explain",
     "frame",
     "head_parts",
-    "is_ours",
     "lasting",
     "named",
     "options_again",
-    "place_of",
     "plan_bar",
     "print_json",
     "refuse_given",
@@ -76,7 +73,7 @@ from .options import (
     refuse_given,
     steps_or_never,
 )
-from .own import Own, attempted, is_ours, named, place_of, resolve_own, try_own, try_task
+from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
 from .rare import RARE
 from .spectra import head_parts, term_parts

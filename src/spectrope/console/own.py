@@ -1,10 +1,7 @@
 """User-defined encodings and tasks on the command line, loaded from files and tested before training."""
 
-import inspect
-from collections.abc import Callable
 from math import isfinite
-from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import tyro
 
@@ -12,16 +9,12 @@ from spectrope.attention import ATTENTIONS
 from spectrope.console.rare import RARE
 from spectrope.console.terminal import table
 from spectrope.core import (
-    SESSION,
-    ConfigError,
     Registry,
-    SpectropeError,
-    blamed,
+    attempted,
     digest_of,
     is_foreign,
     load_object,
-    loaded_files,
-    reason,
+    place_of,
 )
 from spectrope.encodings import ENCODINGS, EncodingConfig, LawCheck, Sizes, laws_of
 from spectrope.tasks import TASKS, Task, TaskConfig, check_task
@@ -35,8 +28,6 @@ Own = Annotated[
     ),
     RARE,
 ]
-
-Tried = TypeVar("Tried")
 
 
 def named(spec: str) -> str:
@@ -75,6 +66,8 @@ class HasHeads(Protocol):
     def n_heads(self) -> int: ...
     @property
     def head_dim(self) -> int: ...
+    @property
+    def causal(self) -> bool: ...
 
 
 def try_own(model: HasHeads) -> None:
@@ -90,7 +83,7 @@ def try_own(model: HasHeads) -> None:
     member = ENCODINGS[name]
     if digest_of(member) is None:
         return
-    sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
+    sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim, causal=model.causal)
     spec = place_of(member)
     checks = attempted(spec, lambda: laws_of(name, sizes))
     rows = [
@@ -102,26 +95,16 @@ def try_own(model: HasHeads) -> None:
         )
         for check in checks
     ]
-    table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
+    table(
+        f"{name}, from {spec}, tested on {sizes.tried_on}", ("law", "declaration", "measured", "note"), rows
+    )
 
 
 def _measured(check: LawCheck) -> str:
-    if check.holds:
-        return "holds"
+    if check.holds or not check.is_known:
+        return "holds" if check.holds else "cannot tell"
     size = f", relative error {check.widened_error:.1e}" if isfinite(check.widened_error) else ""
     return f"does not hold{size}"
-
-
-def is_ours(member: type) -> bool:
-    """Whether a class belongs to this package."""
-    return member.__module__.partition(".")[0] == "spectrope"
-
-
-def place_of(member: type) -> str:
-    """Where a user-defined class is defined."""
-    if member.__module__ in SESSION:
-        return f"this session's {member.__name__}"
-    return f"{Path(inspect.getfile(member)).name}:{member.__name__}"
 
 
 def try_task(config: TaskConfig) -> None:
@@ -132,19 +115,3 @@ def try_task(config: TaskConfig) -> None:
     """
     if digest_of(TASKS[config.kind]) is not None:
         attempted(f"task {config.kind!r}", lambda: check_task(config.build()))
-
-
-def attempted(what: str, attempt: Callable[[], Tried]) -> Tried:
-    """Call user-defined code, and return its result.
-
-    Raises:
-        ConfigError: If it fails, with the line of the user's file.
-    """
-    try:
-        return attempt()
-    except Exception as error:
-        cause = blamed(error, loaded_files())
-        if cause is None and isinstance(error, SpectropeError):
-            raise
-        cause = cause or reason(error)
-        raise ConfigError(f"{what} fails in a test: {cause}.") from error

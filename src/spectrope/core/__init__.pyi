@@ -25,6 +25,7 @@ __all__ = [
     "UnsupportedError",
     "Watch",
     "__version__",
+    "attempted",
     "available_memory",
     "blamed",
     "checked",
@@ -46,6 +47,7 @@ __all__ = [
     "inference",
     "initial_weights",
     "is_foreign",
+    "is_ours",
     "keep_freed_memory",
     "load_file",
     "load_object",
@@ -59,6 +61,7 @@ __all__ = [
     "own_precision",
     "peak_growth",
     "peak_memory",
+    "place_of",
     "reason",
     "require",
     "require_least",
@@ -114,7 +117,18 @@ from .errors import (
     require_least,
     require_type,
 )
-from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason
+from .foreign import (
+    attempted,
+    blamed,
+    digest_of,
+    is_foreign,
+    is_ours,
+    load_file,
+    load_object,
+    loaded_files,
+    place_of,
+    reason,
+)
 from .growth import PeakGrowth, peak_growth
 from .memory import keep_freed_memory
 from .noise import Noise, maybe_drop

@@ -2,16 +2,19 @@
 
 import hashlib
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Container
+from collections.abc import Callable, Container
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
+from typing import TypeVar
 
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import ConfigError, SpectropeError
 from spectrope.core.session import SESSION, code_digest
 
+Tried = TypeVar("Tried")
 _loaded: dict[Path, str] = {}
 _digests: dict[str, str] = {}  # Of the text of each file, by the name of its module.
 
@@ -96,3 +99,31 @@ def blamed(error: BaseException, files: Container[Path]) -> str | None:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if Path(frame.filename) in files]
     return f"{lines[-1]}: {reason(error)}" if lines else None
+
+
+def is_ours(member: type) -> bool:
+    """Whether a class belongs to this package."""
+    return member.__module__.partition(".")[0] == "spectrope"
+
+
+def place_of(member: type) -> str:
+    """Where a user-defined class is defined."""
+    if member.__module__ in SESSION:
+        return f"this session's {member.__name__}"
+    return f"{Path(inspect.getfile(member)).name}:{member.__name__}"
+
+
+def attempted(what: str, attempt: Callable[[], Tried]) -> Tried:
+    """Call user-defined code, and return its result.
+
+    Raises:
+        ConfigError: If it fails, with the line of the user's file.
+    """
+    try:
+        return attempt()
+    except Exception as error:
+        cause = blamed(error, loaded_files())
+        if cause is None and isinstance(error, SpectropeError):
+            raise
+        cause = cause or reason(error)
+        raise ConfigError(f"{what} fails in a test: {cause}.") from error

@@ -11,10 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from spectrope.core import UnsupportedError, torch_stream
+from spectrope.core import ConfigError, UnsupportedError, torch_stream
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form, Tag
 
 EXACT = 1e-8  # Largest relative deviation that rounding of float64 explains.
+MASK = 1e6  # From this size on, logits are compared with each other alone, since masks have such values.
+TOKENS, FAR = 32, 100_003  # Of the contents, and by how much positions are shifted at most.
+WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +29,11 @@ class Sizes:
     head_dim: int = 8
     max_length: int = 64
     causal: bool = True
+
+    @property
+    def tried_on(self) -> str:
+        """On what laws are tested, in words."""
+        return f"{tokens_of(self)} tokens, {'causal' if self.causal else 'both ways'}"
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,8 @@ class LawCheck:
     Args:
         law: The law.
         declared: Whether the encoding's tags contain it.
-        error: Largest deviation, relative to the largest value compared; infinite where it cannot hold.
+        error: Largest deviation, relative to the largest value compared; infinite where it cannot hold, and
+            NaN where logits are no numbers.
         widened_error: The same deviation with everything widened to float64.
     """
 
@@ -60,18 +69,25 @@ class LawCheck:
 
     @property
     def honest(self) -> bool:
-        """Whether the declaration agrees with the measurement, which reaches to position 100,014 at most."""
+        """Whether the declaration agrees with the measurement, which reaches to position 100,034 at most."""
         return self.holds == self.declared
+
+    @property
+    def is_known(self) -> bool:
+        """Whether logits are numbers, so that they can be compared."""
+        return not math.isnan(self.widened_error)
 
     @property
     def note(self) -> str:
         """What is wrong, with the remedy; empty where nothing is."""
+        if not self.is_known:
+            return "cannot tell: what is compared contains NaN"
         if self.declared and not self.holds:
             return "the declaration is wrong; remove the tag"
         if self.holds and not self.declared:
             return "holds for all that was tested; add the tag if it holds at every position"
         if self.rounds:
-            return "float32 rounding alone; `pos.double()` is exact"
+            return "float32 rounding alone; it is exact where everything is computed in float64"
         return ""
 
 
@@ -91,21 +107,44 @@ def check_laws(encoding: Encoding, sizes: Sizes | None = None, seed: int = 0) ->
 
     Returns:
         One check per member of `Tag`.
+
+    Raises:
+        ConfigError: If its `bias` is another than its `lag_bias`.
     """
 
-    def errors() -> list[float]:
-        trial = LawTrial(encoding, sizes or Sizes(), seed)
+    def errors(tested: Encoding) -> list[float]:
+        trial = LawTrial(tested, sizes or Sizes(), seed)
+        _require_one_bias(trial)
         return [measure(trial) for measure in MEASURES.values()]
 
-    as_it_is = errors()
+    as_it_is = errors(encoding)
+    renewable = _same_logits(encoding, _built_anew(encoding), sizes or Sizes(), seed)
     with _Widened():
-        widened = errors()
+        widened = errors(_built_anew(encoding) if renewable else encoding)
     laws = zip(MEASURES, as_it_is, widened, strict=True)
     return [LawCheck(law, law in encoding.tags, error, wide) for law, error, wide in laws]
 
 
+def _built_anew(encoding: Encoding) -> Encoding:
+    """The encoding built once more, with the same parameters; itself where that fails."""
+    try:
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            again = type(encoding)(encoding.config)
+            for parameter, own in zip(again.parameters(), encoding.parameters(), strict=True):
+                parameter.copy_(own)
+    except Exception:  # What a user's class raises is not ours to list.
+        return encoding
+    return again
+
+
+def _same_logits(encoding: Encoding, again: Encoding, sizes: "Sizes", seed: int) -> bool:
+    """Whether two encodings give the same logits: none was changed after it was built, or drew its tables."""
+    trials = [LawTrial(one, sizes, seed) for one in (encoding, again)]
+    return torch.equal(*(one.logits(one.contents(), one.moved(0)) for one in trials))
+
+
 class _Widened(TorchFunctionMode):
-    """While active, what is asked for in float32 is computed in float64."""
+    """While active, what is asked for in float32 or complex64 is computed in twice that precision."""
 
     def __enter__(self) -> "_Widened":
         self.default = torch.get_default_dtype()
@@ -119,9 +158,13 @@ class _Widened(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.float:
             func = torch.Tensor.double
-        args = tuple(torch.float64 if value is torch.float32 else value for value in args)
-        named = {k: torch.float64 if value is torch.float32 else value for k, value in (kwargs or {}).items()}
-        return func(*args, **named)
+        named = {name: _wider(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_wider, args), **named)
+
+
+def _wider(value: Any) -> Any:
+    """A type twice as wide, for a type of 32 bits per number; anything else as it is."""
+    return WIDER.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 class LawTrial:
@@ -134,17 +177,39 @@ class LawTrial:
         length: Tokens; at most half of the longest sequence of the model.
     """
 
-    def __init__(self, encoding: Encoding, sizes: Sizes, seed: int = 0, length: int = 12) -> None:
+    def __init__(self, encoding: Encoding, sizes: Sizes, seed: int = 0, length: int = TOKENS) -> None:
         self.encoding = copy.deepcopy(encoding).double()
-        self.sizes, self.length = sizes, min(length, max(2, sizes.max_length // 2))
+        self.sizes, self.length = sizes, tokens_of(sizes, length)
         self.shift = min(17, sizes.max_length - self.length)
         length = self.length
         self._stream = torch_stream(seed, "laws")
         self.pos = torch.arange(length)[None]
         self.projections = self.draw(2, sizes.d_model, sizes.n_heads * sizes.head_dim) / sizes.d_model**0.5
+        self._perturb(seed)
+
+    def _perturb(self, seed: int) -> None:
+        """Add noise to parameters; where logits are no numbers then, change each by little."""
+        parameters = [*self.encoding.parameters()]
+        before = [parameter.detach().clone() for parameter in parameters]
+        noise = [0.3 * self.draw(*parameter.shape) for parameter in parameters]
+        stream = torch_stream(seed, "perturbed")
+        x = torch.randn(2, self.length, self.sizes.d_model, generator=stream, dtype=torch.float64)
         with torch.no_grad():
-            for parameter in self.encoding.parameters():
-                parameter += 0.3 * self.draw(*parameter.shape)
+            for parameter, added in zip(parameters, noise, strict=True):
+                parameter += added
+            if parameters and bool(self.logits(x, self.moved(0)).isnan().any()):
+                for parameter, own, added in zip(parameters, before, noise, strict=True):
+                    parameter.copy_(own * (1 + 0.1 * added.tanh()))
+
+    def moved(self, by: int) -> Tensor:
+        """Positions of the tokens, shifted; on several axes, scattered and shifted by different numbers."""
+        axes = self.encoding.axes
+        if axes < 2:
+            return self.pos + by
+        generator = torch_stream(0, "coordinates")
+        places = torch.randint(self.length, (1, self.length, axes), generator=generator)
+        shifts = (by - torch.arange(axes)).clamp(min=0)
+        return torch.cat([self.pos[..., None] + by, places + shifts], -1)
 
     def draw(self, *shape: int) -> Tensor:
         """Standard normal numbers."""
@@ -166,24 +231,60 @@ class LawTrial:
         return logits.tril() if self.sizes.causal else logits
 
 
+def tokens_of(sizes: Sizes, length: int = TOKENS) -> int:
+    """How many tokens laws are tested on: at most half of the longest sequence of the model."""
+    return min(length, max(2, sizes.max_length // 2))
+
+
 def relative_error(a: Tensor, b: Tensor) -> float:
-    """Largest difference over the largest value; 0 where both are 0, infinite where one is not finite."""
-    if not (a.isfinite().all() and b.isfinite().all()):
-        return float("inf")
-    scale = max(float(a.detach().abs().max()), float(b.detach().abs().max()))
-    return float((a - b).detach().abs().max()) / scale if scale > 0 else 0.0
+    """Largest difference, relative to the largest value that is compared; 0 where all are equal.
+
+    Values of the size of masks are compared with each other alone, so that they hide no difference of
+    others. The error is infinite where one of two values alone is, and NaN where one is no number.
+    """
+    a, b = torch.broadcast_tensors(a.detach(), b.detach())
+    gap, size = torch.where(a == b, 0.0, (a - b).abs()), torch.maximum(a.abs(), b.abs())
+    if bool(gap.isnan().any()):
+        return math.nan
+    finite = size.isfinite()
+    some = [(gap[chosen & finite], size[chosen & finite]) for chosen in (size < MASK, size >= MASK)]
+    errors = [float(g.max() / s.max()) for g, s in some if len(s) and bool(s.max() > 0)]
+    return max((*errors, math.inf if bool(gap.isinf().any()) else 0.0))
+
+
+def worst(*errors: float) -> float:
+    """The largest error; NaN if any is."""
+    return float(torch.tensor(errors, dtype=torch.float64).max())
+
+
+def far_or_near(trial: LawTrial, measure: Callable[[Tensor], float]) -> float:
+    """The worst error at positions 0, 1, ..., at those shifted by 17, or as far as the longest sequence
+    allows, and at those shifted by 100,003 if the encoding reaches them."""
+    near = worst(*(measure(trial.moved(by)) for by in (0, trial.shift)))
+    try:
+        return worst(near, measure(trial.moved(FAR)))
+    except (UnsupportedError, IndexError):  # A table of its own length may end before.
+        return near
 
 
 def shift_error(trial: LawTrial) -> float:
-    """Change of the logits when positions are shifted by 17, or as far as the longest sequence allows, and by
-    100,003 if the encoding supports that."""
+    """Change of the logits, and of what is read with them, when positions are shifted."""
     x = trial.contents()
-    here = trial.logits(x, trial.pos)
-    near = relative_error(here, trial.logits(x, trial.pos + trial.shift))
-    try:
-        return max(near, relative_error(here, trial.logits(x, trial.pos + 100_003)))
-    except UnsupportedError:
-        return near
+    here = trial.logits(x, trial.moved(0))
+    reads = type(trial.encoding).read is not Encoding.read
+    values = trial.draw(2, trial.sizes.n_heads, trial.length, trial.sizes.head_dim) if reads else None
+
+    def outputs(pos: Tensor) -> Tensor:
+        assert values is not None
+        hidden = torch.ones(trial.length, trial.length, dtype=torch.bool).triu(1) & trial.sizes.causal
+        pattern = here.masked_fill(hidden, -math.inf).softmax(-1).nan_to_num()
+        return trial.encoding.read(pattern, values, trial.context(x, pos))
+
+    def change(pos: Tensor) -> float:
+        logits = relative_error(here, trial.logits(x, pos))
+        return worst(logits, relative_error(outputs(trial.moved(0)), outputs(pos))) if reads else logits
+
+    return far_or_near(trial, change)
 
 
 def content_error(trial: LawTrial) -> float:
@@ -193,9 +294,16 @@ def content_error(trial: LawTrial) -> float:
     of queries and keys plus a term of the positions.
     """
     x, y = trial.contents(), trial.contents()
+    return far_or_near(trial, lambda pos: _content_error(trial, x, y, pos))
+
+
+def _content_error(
+    trial: LawTrial, x: Float[Tensor, "b t c"], y: Float[Tensor, "b t c"], pos: Tensor
+) -> float:
+    """The same at some positions, of two contents."""
     embed = trial.encoding.embed
-    added = relative_error(embed(x, trial.pos) - x, embed(y, trial.pos) - y)
-    a, b = trial.context(x, trial.pos), trial.context(y, trial.pos)
+    added = relative_error(embed(x, pos) - x, embed(y, pos) - y)
+    a, b = trial.context(x, pos), trial.context(y, pos)
 
     def form(q: Tensor, k: Tensor, seen: Context = a) -> Tensor:
         ctx = Context(q, k, a.q_pos, a.k_pos, seen.x_q, seen.x_k)
@@ -208,7 +316,7 @@ def content_error(trial: LawTrial) -> float:
 
     zero = torch.zeros_like(a.q)
     constant = form(zero, zero)
-    return max(
+    return worst(
         added,
         relative_error(bias(a.q, a.k), bias(zero, zero)),
         relative_error(form(a.q + b.q, a.k) + constant, form(a.q, a.k) + form(b.q, a.k)),
@@ -221,16 +329,38 @@ def content_error(trial: LawTrial) -> float:
 
 def norm_error(trial: LawTrial) -> float:
     """Change of the norms of inputs, queries and keys; infinite where something is added to the logits."""
-    encoding, x, pos = trial.encoding, trial.contents(), trial.pos
-    ctx = trial.context(x, pos)
-    if encoding.form is Form.GENERAL or encoding.bias(ctx) is not None:
+    encoding, x = trial.encoding, trial.contents()
+    if encoding.form is Form.GENERAL or encoding.bias(trial.context(x, trial.moved(0))) is not None:
         return math.inf
-    pairs = [
-        (x, encoding.embed(x, pos)),
-        (ctx.q, encoding.rotate(encoding.scaled(ctx.q), pos, "query")),
-        (ctx.k, encoding.rotate(ctx.k, pos, "key")),
-    ]
-    return max(relative_error(before.norm(dim=-1), after.norm(dim=-1)) for before, after in pairs)
+
+    def change(pos: Tensor) -> float:
+        ctx = trial.context(x, pos)
+        pairs = [
+            (x, encoding.embed(x, pos)),
+            (ctx.q, encoding.rotate(encoding.scaled(ctx.q), pos, "query")),
+            (ctx.k, encoding.rotate(ctx.k, pos, "key")),
+        ]
+        return worst(*(relative_error(before.norm(dim=-1), after.norm(dim=-1)) for before, after in pairs))
+
+    return far_or_near(trial, change)
+
+
+def _require_one_bias(trial: LawTrial) -> None:
+    """Refuse an encoding whose two ways to its bias differ.
+
+    Raises:
+        ConfigError: If `lag_bias`, from which spectra and FFT kernels come, gives another bias than `bias`,
+            which attention adds.
+    """
+    encoding, ctx = trial.encoding, trial.context(trial.contents(), trial.moved(0))
+    if encoding.form is not Form.DOT_PLUS_LAG:
+        return
+    added, of_lags = encoding.bias(ctx), encoding.lag_bias(ctx.lag.double()).movedim(-1, -3)
+    if added is None or relative_error(added.double().tril(), of_lags.tril()) > 1e-3:
+        raise ConfigError(
+            f"{type(encoding).__name__}.bias adds another bias than its lag_bias, from which spectra and FFT "
+            "kernels come; derive from sp.encodings.LagBias and define lag_bias alone."
+        )
 
 
 def untrained_error(trial: LawTrial) -> float:

@@ -14,6 +14,8 @@ from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Tag
 from spectrope.encodings.composite import Composite, layered
 from spectrope.encodings.drope import DRoPE
+from spectrope.encodings.imaginary import RoPEPlusPlus
+from spectrope.encodings.partial_dims import PartialDims
 from spectrope.encodings.rope import RoPE
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.xpos import XPos
@@ -108,5 +110,16 @@ def _leaves(encoding: Encoding) -> Iterator[Encoding]:
 
 def _commute(turning: Sequence[Encoding]) -> bool:
     """Whether all turn the same planes, as far as is known; one alone commutes with itself."""
-    pairings = {term.pairing if isinstance(term, RoPE | XPos | DRoPE) else None for term in turning}
-    return len(turning) < 2 or (len(pairings) == 1 and None not in pairings)
+    planes = {*map(_planes, turning)}
+    return len(turning) < 2 or (len(planes) == 1 and None not in planes)
+
+
+def _planes(term: Encoding) -> str | None:
+    """Which coordinates form the pairs that an encoding turns; None where that is not known.
+
+    Neighbours remain pairs if only the first coordinates are turned.
+    """
+    if isinstance(term, PartialDims):
+        inner = _planes(term.terms[0])
+        return inner if inner == "adjacent" else None
+    return term.pairing if isinstance(term, RoPE | XPos | DRoPE | RoPEPlusPlus) else None

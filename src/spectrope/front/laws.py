@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.console import Shown, attempted, is_ours, place_of
-from spectrope.core import ConfigError, require_type, with_fields
+from spectrope.console import Shown
+from spectrope.core import ConfigError, attempted, is_ours, place_of, require_type, with_fields
 from spectrope.encodings import (
     ENCODINGS,
     Encoding,
@@ -30,10 +30,12 @@ class Laws(Shown):
     Args:
         encoding: Name of the encoding.
         checks: One check per law.
+        sizes: The model in which it was tested.
     """
 
     encoding: str
     checks: tuple[LawCheck, ...]
+    sizes: Sizes
 
     @property
     def honest(self) -> bool:
@@ -41,7 +43,7 @@ class Laws(Shown):
         return all(check.honest for check in self.checks)
 
     def parts(self) -> Iterable[str | tuple[str, pl.DataFrame]]:
-        yield f"laws of {self.encoding}", self.to_frame()
+        yield f"laws of {self.encoding}, tested on {self.sizes.tried_on}", self.to_frame()
 
     def to_frame(self) -> pl.DataFrame:
         """A row per law: whether it is declared, whether it holds, its two errors, and a note."""
@@ -82,8 +84,9 @@ def load_encoding(spec: str, **fields: Any) -> Encoding:
 def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
     """Test which laws an encoding satisfies, and whether its `tags` declare exactly these.
 
-    Each law is tested on random contents twice: with the encoding unchanged, and with all its float32
-    computations widened to float64, so that rounding is not mistaken for a violation.
+    Each law is tested on random contents twice: with the encoding unchanged, and built anew with all its
+    float32 computations widened to float64, so that rounding is not mistaken for a violation. Positions are
+    0, 1, ..., the same shifted by 17, and by 100,003 where the encoding reaches so far.
     `spectrope.encodings.Tag` describes the laws.
 
     Args:
@@ -94,7 +97,8 @@ def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
 
     Raises:
         UnknownNameError: If no encoding has that name.
-        ConfigError: If it is none of these, or your own encoding fails.
+        ConfigError: If it is none of these, your own encoding fails, or its `bias` is another than its
+            `lag_bias`.
 
     Example:
         >>> import spectrope as sp
@@ -120,7 +124,7 @@ def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
     def checks() -> tuple[LawCheck, ...]:
         return tuple(checks_of(build(), sizes, seed))
 
-    return Laws(name, checks() if is_ours(cls) else attempted(place_of(cls), checks))
+    return Laws(name, checks() if is_ours(cls) else attempted(place_of(cls), checks), sizes)
 
 
 def _sizes_of(config: EncodingConfig) -> Sizes:

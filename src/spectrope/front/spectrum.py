@@ -12,8 +12,17 @@ from torch import Tensor
 from spectrope import lab
 from spectrope.attention import ATTENTIONS, Latent
 from spectrope.checkpoints import LENGTH, ModelSpectrum, ModelTerms, spectrum_of_model
-from spectrope.console import attempted, is_ours, place_of
-from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign, require_type
+from spectrope.core import (
+    ConfigError,
+    Device,
+    Watch,
+    attempted,
+    choose_device,
+    is_foreign,
+    is_ours,
+    place_of,
+    require_type,
+)
 from spectrope.encodings import ENCODINGS, NAMED, Encoding, EncodingConfig, is_encoding_class
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.arguments import require_callback, require_whole

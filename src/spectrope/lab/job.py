@@ -19,11 +19,13 @@ from spectrope.core import (
     Stop,
     UnsupportedError,
     Watch,
+    attempted,
     commit,
     digest_of,
     machine,
     never,
     peak_memory,
+    place_of,
     unwatched,
 )
 from spectrope.encodings import ENCODINGS, Sizes, laws_of
@@ -99,7 +101,7 @@ def train(
         precision: Precision of matrix products, unless the experiment sets it.
 
     Raises:
-        ConfigError: If the experiment leaves no examples for training or testing.
+        ConfigError: If the experiment leaves no examples for training or testing, or its own encoding fails.
         Interrupted: If a stop is requested, once the checkpoint is written, or while another process
             trains it.
         UnsupportedError: If the run was trained without the probe or with other settings of it, or the probe
@@ -205,7 +207,7 @@ def encoding_files(experiment: Any) -> dict[str, Any]:
     if not names:
         return {}
     model = experiment.model
-    sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
+    sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim, causal=model.causal)
     return {ENCODING_FILES: {name: _source_and_laws(name, sizes) for name in names}}
 
 
@@ -221,7 +223,7 @@ def _source_and_laws(name: str, sizes: Sizes) -> dict[str, Any]:
             "error_in_float64": check.widened_error,
             "note": check.note,
         }
-        for check in laws_of(name, sizes)
+        for check in attempted(place_of(member), lambda: laws_of(name, sizes))
     ]
     return {
         "class": member.__name__,

@@ -51,6 +51,11 @@ class ModularTransformer(ModularModel, name="transformer"):
             fitted = self.encoding.fitted(**sizes, max_length=LENGTH, causal=True)
             object.__setattr__(self, "encoding", fitted)
 
+        @property
+        def causal(self) -> bool:
+            """Whether attention is causal."""
+            return True
+
         def layer(self) -> TransformerLayer:
             """Untrained weights of one layer."""
             return TransformerLayer(self.d_model, self.n_heads, self.head_dim, self.d_mlp)

@@ -11,7 +11,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from spectrope.conformance import RotaryCell, cells, conform
-from spectrope.conformance.cells import SCALINGS
+from spectrope.conformance.cells import BASE, SCALINGS
 from spectrope.conformance.implementation import load
 from spectrope.conformance.oracle import rotated, schedule_of
 from spectrope.core import ConfigError
@@ -55,7 +55,7 @@ def everything(x: Tensor, positions: Tensor, **asked: Any) -> Tensor:
     """The oracle's own formula by complex numbers, with all that can be asked for."""
     width, parts = asked.get("width", x.shape[-1]), asked.get("sections")
     kind = (asked.get("scaling") or {}).get("rope_type", "none")
-    frequencies = schedule_of(kind).frequencies(width)
+    frequencies = schedule_of(kind, asked.get("base", BASE)).frequencies(width)
     axes = positions[None] if parts is None else positions
     of_pair = torch.cat([torch.full((n,), i) for i, n in enumerate(parts or [width // 2])])
     turn = torch.polar(torch.ones(()).double(), axes[of_pair].T * frequencies) * schedule_of(kind).gain
@@ -191,7 +191,7 @@ def test_what_was_not_looked_at_is_counted():
         (refuses, 131_072, "not offered", "long"),
         (leaves, 131_072, "fails", "SystemExit: 0"),
         (complex_numbers, 131_072, "fails", "no floating-point tensor"),
-        (moves_positions, 131_072, "wrong", ""),
+        (moves_positions, 131_072, "wrong", "changes the positions"),
     ],
 )
 def test_other_ways_to_fail(function: Function, start: int, verdict: str, note: str):
@@ -205,3 +205,63 @@ def test_what_torch_cannot_differentiate_is_not_offered_backwards():
         ("forward", "exact"),
         ("backward", "not offered"),
     ]
+
+
+CACHE: dict[int, Tensor] = {}
+
+
+def ignores_base(x: Tensor, positions: Tensor, base: float = BASE) -> Tensor:
+    return everything(x, positions, layout="halves")
+
+
+def keeps_a_table(x: Tensor, positions: Tensor, base: float = BASE) -> Tensor:
+    if x.shape[-1] not in CACHE:
+        CACHE[x.shape[-1]] = schedule_of("none", base).frequencies(x.shape[-1])
+    return turned_by(x, positions[:, None] * CACHE[x.shape[-1]])
+
+
+def turned_by(x: Tensor, angles: Tensor) -> Tensor:
+    a, b = x.double().chunk(2, -1)
+    both = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
+    return torch.cat(both, -1).to(x.dtype)
+
+
+def first_of_batch(x: Tensor, positions: Tensor) -> Tensor:
+    return everything(x[:1], positions, layout="halves").expand_as(x)
+
+
+def even_lengths(x: Tensor, positions: Tensor) -> Tensor:
+    return everything(x, positions, layout="halves") if len(positions) % 2 == 0 else x + 0
+
+
+def no_single_token(x: Tensor, positions: Tensor) -> Tensor:
+    if len(positions) == 1:
+        raise ValueError("too few tokens")
+    return everything(x, positions, layout="halves")
+
+
+@pytest.mark.parametrize(
+    ("function", "beyond"),
+    [
+        (ignores_base, r"base=500000.0: wrong, by "),
+        (keeps_a_table, r"base=500000.0: wrong, by "),
+        (first_of_batch, r"two sequences in a batch: wrong, by "),
+        (even_lengths, r"11 tokens: wrong, by "),
+        (no_single_token, r"1 token: fails with ValueError: too few tokens"),
+    ],
+)
+def test_what_no_option_varies_is_looked_at(function: Function, beyond: str):
+    found = conform(function, only=[RotaryCell()])
+    assert all(one.verdict == "exact" for one in found.results)
+    assert not found.ok
+    assert found.beyond[0].startswith(beyond)
+    assert found.beyond[0] in list(found.parts())
+    assert found.to_dict()["beyond"] == list(found.beyond)
+
+
+def test_another_type_is_told():
+    def widens(x: Tensor, positions: Tensor) -> Tensor:
+        return everything(x.double(), positions, layout="halves")
+
+    found = conform(widens, only=[RotaryCell(dtype="bfloat16")])
+    assert "In 1 of 2 cases it returns float64." in list(found.parts())

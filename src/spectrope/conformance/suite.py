@@ -1,6 +1,7 @@
 """Run a function through all cells, forwards and backwards."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -9,6 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from spectrope.conformance.beyond import faults_beyond
 from spectrope.conformance.cells import DTYPES, LAYOUTS, RotaryCell, cells
 from spectrope.conformance.example import Example, smallest
 from spectrope.conformance.implementation import NotOffered, RotaryFunction
@@ -51,16 +53,18 @@ class Conformance(Shown):
         name: Of the function.
         results: A result per cell and direction.
         examples: A smallest example for each kind of failure.
+        beyond: What is wrong where something else than the options of cells varies, a line each.
     """
 
     name: str
     results: tuple[Result, ...]
     examples: tuple[Example, ...]
+    beyond: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether no offered cell is wrong or fails; at least one is offered."""
-        return all(one.verdict not in ("wrong", "fails") for one in self.results)
+        """Whether no offered cell is wrong or fails, nor anything beyond; at least one is offered."""
+        return not self.beyond and all(one.verdict not in ("wrong", "fails") for one in self.results)
 
     def to_frame(self) -> pl.DataFrame:
         """A row per cell and direction."""
@@ -85,6 +89,10 @@ class Conformance(Shown):
                 f"of float32 angles. Not offered, and therefore not tested: {absent} of {len(self.results)} "
                 "cases."
             )
+        yield from self.beyond
+        notes = Counter(one.note for one in self.results if one.note and one.verdict in ("exact", "float32"))
+        for note, count in notes.items():
+            yield f"In {count} of {len(self.results)} cases it {note}."
         for example in self.examples[:EXAMPLES]:
             yield str(example)
 
@@ -94,6 +102,7 @@ class Conformance(Shown):
             "name": self.name,
             "ok": self.ok,
             "cells": self.to_frame().to_dicts(),
+            "beyond": list(self.beyond),
             "examples": [asdict(one) | {"code": str(one)} for one in self.examples],
         }
 
@@ -138,7 +147,9 @@ def conform(
             watch(Progress("checking", done + 1, len(chosen)))
     if all(one.verdict == "not offered" for one in results):
         raise ConfigError(f"{tested.name} offers none of the cases: {results[0].note or 'no reason given'}.")
-    return Conformance(tested.name, tuple(results), tuple(_examples(tested, results)))
+    right = next((one.cell for one in results if one.verdict in ("exact", "float32")), None)
+    beyond = () if right is None else faults_beyond(tested, right)
+    return Conformance(tested.name, tuple(results), tuple(_examples(tested, results)), beyond)
 
 
 def own_layout(tested: RotaryFunction) -> str:
@@ -172,11 +183,11 @@ def _absent(cell: RotaryCell, why: str) -> list[Result]:
 def _both(tested: RotaryFunction, cell: RotaryCell) -> list[Result]:
     """The values and the gradients of a cell."""
     x, positions = cell.vectors("x").requires_grad_(), cell.positions()
-    before = x.detach().clone()
+    before, given = x.detach().clone(), positions.clone()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            y = tested(x, positions.clone(), cell.asked())
+            y = tested(x, given, cell.asked())
     except NotOffered as why:
         return _absent(cell, str(why))
     except (Exception, SystemExit) as error:
@@ -187,8 +198,11 @@ def _both(tested: RotaryFunction, cell: RotaryCell) -> list[Result]:
     notes = [] if y.dtype is DTYPES[cell.dtype] else [f"returns {y.dtype}".replace("torch.", "")]
     if not torch.equal(before, x.detach()):
         notes.append("changes its input")
+    if not torch.equal(positions, given):
+        notes.append("changes the positions")
     error = error_of(cell, y, rotated(cell, before, positions), before)
-    verdict = "wrong" if "changes its input" in notes else judged(cell, positions, error)
+    spoils = any(note.startswith("changes") for note in notes)
+    verdict = "wrong" if spoils else judged(cell, positions, error)
     return [Result(cell, "forward", verdict, error, "; ".join(notes)), _backward(cell, x, y)]
 
 

@@ -12,12 +12,12 @@ from spectrope.core import require
 
 
 class Bounded(Heads, name="bounded"):
-    r"""Maps the queries and keys of multi-head attention into a ball, so that no logit reaches a bound B.
+    r"""Maps the queries and keys of multi-head attention into a ball, so that no logit reaches a bound B:
+    :math:`x\,r/\sqrt{r^2 + |x|^2},\; r^2 = B\sqrt{d}`.
 
-    With :math:`r^2 = B\sqrt{d}` for heads of width d, a query or key x becomes
-    :math:`x\,r/\sqrt{r^2 + |x|^2}`, whose norm is below r. So :math:`|\langle q, k\rangle|/\sqrt{d} < B`,
-    before and after any rotation that keeps norms. Vectors much shorter than r hardly change. A lag bias is
-    added as everywhere and is not bounded.
+    For heads of width d, the norm of each query and key x is below r. So
+    :math:`|\langle q, k\rangle|/\sqrt{d} < B`, before and after any rotation that keeps norms. Vectors much
+    shorter than r hardly change. A lag bias is added as everywhere and is not bounded.
 
     Attention with bounded entries has approximations in almost linear time; `spectrope attention plan` shows
     which heads of a run have one with a certificate.

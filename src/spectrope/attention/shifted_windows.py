@@ -12,7 +12,8 @@ from spectrope.core import require
 
 
 class ShiftedWindows(MultiHead, name="shifted_windows"):
-    r"""Query i sees key j of its group, :math:`\lfloor (i+s_h)/g \rfloor = \lfloor (j+s_h)/g \rfloor`.
+    r"""Each query sees the keys of its own group of tokens:
+    :math:`\lfloor (i+s_h)/g \rfloor = \lfloor (j+s_h)/g \rfloor`.
 
     The shift :math:`s_h` is 0 in the first half of the heads and g/2 in the others, so that information
     crosses the borders of groups from layer to layer. LongLoRA shifts cyclically, which joins the two ends of

@@ -21,13 +21,15 @@ from spectrope.attention import (
     describe_attention,
 )
 from spectrope.console import console, say, table
-from spectrope.core import Configured, Device, Registry, UnknownNameError, choose_device, to_dict
+from spectrope.core import ConfigError, Configured, Device, Registry, UnknownNameError, choose_device, to_dict
 from spectrope.encodings import (
     ENCODINGS,
     NAMED,
     POSITIONS,
     SCHEDULES,
     CatalogueEntry,
+    Named,
+    combination,
     describe,
     documented,
 )
@@ -61,11 +63,14 @@ def shown_cards(name: str) -> list[dict[str, Any]]:
 
     Raises:
         UnknownNameError: If there is none.
+        ConfigError: If it has settings or joins several.
     """
-    if name in NAMED:
-        return [_shown_named(name)]
+    if one := combination(name):
+        return [_shown_named(name, one)]
     holders = [registry for registry in REGISTRIES if name in registry]
     if not holders:
+        if set(":+@") & set(name):
+            raise ConfigError(f"cards are of single names, such as rope or yarn; got {name!r}.")
         known = [known for registry in REGISTRIES for known in registry]
         raise UnknownNameError("encoding", name, [*known, *NAMED])
     cards = []
@@ -77,9 +82,8 @@ def shown_cards(name: str) -> list[dict[str, Any]]:
     return cards
 
 
-def _shown_named(name: str) -> dict[str, Any]:
+def _shown_named(name: str, one: Named) -> dict[str, Any]:
     """Print the card of a combination; return what it says."""
-    one = NAMED[name]
     console.print(Text(f"{name} ", style="bold").append(f"({one.spec})", style="not bold"))
     for label, text in (("what it does", one.summary.rstrip(".")), ("source", one.reference)):
         console.print(Padding(Text(f"{label}: ", style="dim").append(text, style="not dim"), (0, 0, 0, 2)))

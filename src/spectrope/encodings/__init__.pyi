@@ -57,6 +57,7 @@ __all__ = [
     "MRoPE",
     "MisreadRoPE",
     "MixedRoPE",
+    "Named",
     "NoPE",
     "PaTH",
     "Pairing",
@@ -93,6 +94,7 @@ __all__ = [
     "XPos",
     "YaRN",
     "alibi_slopes",
+    "combination",
     "complex_pairs",
     "describe",
     "digit_positions",
@@ -111,6 +113,7 @@ __all__ = [
     "parse_positions",
     "read_value",
     "rotating_pairs",
+    "split_sizes",
     "t5_bucket",
 ]
 
@@ -153,7 +156,7 @@ from .learned import Learned
 from .linear_attention import LinearAttention
 from .log_distance import LogDistance
 from .misread_rope import MisreadRoPE
-from .named import NAMED
+from .named import NAMED, Named, combination
 from .nope import NoPE
 from .partial_dims import PartialDims
 from .parts import Pairing, complex_pairs, multiply_pairs
@@ -186,7 +189,7 @@ from .schedules.proportional import Proportional
 from .schedules.yarn import YaRN
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
-from .spec import parse_encoding, parse_positions, read_value
+from .spec import parse_encoding, parse_positions, read_value, split_sizes
 from .sum import Sum
 from .t5 import T5, t5_bucket
 from .temperature import Temperature

@@ -35,8 +35,7 @@ class PlaneRotary(Encoding):
 
 class AxialRoPE(PlaneRotary, name="axial_rope"):
     r"""RoPE on several axes, each of which rotates its own coordinate pairs:
-    :math:`\omega_j = \mathrm{base}^{-2j/(d/a)}` on axis j mod a, 0 on
-    others.
+    :math:`\omega_j = \mathrm{base}^{-2\lfloor j/a\rfloor/(d/a)}\text{ on axis } j \bmod a`.
 
     Pairs 0, a, 2a, ... turn with the first coordinate, pairs 1, a + 1, ... with the second, and so on.
     Each axis has RoPE's frequencies for a head of 1/a of the width. A plain position p stands for (p, ...,
@@ -143,7 +142,8 @@ class MRoPE(PlaneRotary, name="mrope"):
 
     Frequencies are RoPE's for the whole width; s(j) is the coordinate that rotates pair j. With "sections",
     the first pairs rotate with time, the next with height, and the last with width. "interleaved" assigns
-    pairs to the three in turn until height and width have theirs; the rest rotate with time. A plain position
+    pairs to the three in turn until height and width have theirs, or the pairs end, as the slices of the
+    class in transformers do; the rest rotate with time. A plain position
     p means (p, p, p), so on text this is RoPE. `mrope_positions` computes positions for an image between
     texts.
 
@@ -175,14 +175,21 @@ class MRoPE(PlaneRotary, name="mrope"):
         @property
         def sections(self) -> tuple[int, int, int]:
             """Pairs that turn with time, height and width."""
+            time, height, width = self.axes.bincount(minlength=3).tolist()
+            return time, height, width
+
+        @property
+        def axes(self) -> Tensor:
+            """The axis with which each pair turns: 0 time, 1 height, 2 width."""
             pairs = self.head_dim // 2
             height, width = int(self.height * pairs), int(self.width * pairs)
-            return pairs - height - width, height, width
+            return mrope_axes(
+                (pairs - height - width, height, width), interleaved=self.layout == "interleaved"
+            )
 
     def setup(self, config: "MRoPE.Config") -> None:
         self.pairing = config.pairs
-        section = mrope_axes(config.sections, interleaved=config.layout == "interleaved")
-        on_axis = torch.nn.functional.one_hot(section, 3).double()
+        on_axis = torch.nn.functional.one_hot(config.axes, 3).double()
         self.frequencies = Constant((geometric(config.base, config.head_dim)[:, None] * on_axis)[None])
 
     def directions(self) -> Float[Tensor, "#h m a"]:

@@ -89,7 +89,13 @@ def most_bands(encoding: Encoding, width: int, length: int) -> int:
     """
     if isinstance(encoding, PerHead):
         return min(most_bands(part, width, length) for _, part in encoding.parts())
-    return rotating_pairs(encoding, width).turning or length - 1
+    turning = rotating_pairs(encoding, width).turning
+    if not turning and encoding.form is not Form.DOT_PLUS_LAG:
+        raise UnsupportedError(
+            f"{type(encoding).__name__} has no frequency bands: it rotates nothing, and adds no "
+            "bias of the lag."
+        )
+    return turning or length - 1
 
 
 @torch.no_grad()

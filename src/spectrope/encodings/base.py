@@ -214,7 +214,9 @@ class Encoding(FromConfig, SeededModule):
         (batch, _, length, _), name = x.shape, type(self).__name__
         if pos is not None:
             require_type(pos, Tensor, f"{side}_pos of {name}", "a tensor")
-            shape = tuple(cast(Tensor, pos).shape)
+            kind, shape = cast(Tensor, pos).dtype, tuple(cast(Tensor, pos).shape)
+            if kind is torch.bool or kind.is_complex:
+                raise ConfigError(f"{side}_pos of {name} must be real numbers; got {kind}.")
             several = len(shape) in (2, 3) and shape[0] in (1, batch) and shape[1] == length
             if not (several or shape == (length,)):
                 raise ConfigError(
@@ -226,6 +228,14 @@ class Encoding(FromConfig, SeededModule):
             shape = tuple(cast(Tensor, hidden).shape)
             if len(shape) != 3 or shape[:2] != (batch, length):
                 raise ConfigError(f"x_{side} of {name} must have shape ({batch}, {length}, c); got {shape}.")
+            width, weights = self.config.size("d_model"), next(self.parameters(), None)
+            if width not in (None, shape[2]):
+                raise ConfigError(f"{name} was built with d_model={width}; got x_{side} of width {shape[2]}.")
+            if weights is not None and cast(Tensor, hidden).dtype is not weights.dtype:
+                raise ConfigError(
+                    f"x_{side} of {name} must be in {weights.dtype}, as its weights are; got "
+                    f"{cast(Tensor, hidden).dtype}."
+                )
 
     def _check_vectors(self, q: Tensor, k: Tensor) -> None:
         """Refuse queries and keys that do not fit each other or the configuration."""
@@ -240,8 +250,27 @@ class Encoding(FromConfig, SeededModule):
         if not q.ndim == k.ndim == 4 or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
             raise ConfigError(f"{name} takes queries (b, h, i, d) and keys (b, h, j, d); {given}")
         for size, number in (("n_heads", q.shape[1]), ("head_dim", q.shape[3])):
-            if (expected := getattr(self.config, size, number)) != number:
+            if (expected := self.config.size(size)) not in (None, number):
                 raise ConfigError(f"{name} was built with {size}={expected}; {given}")
+
+    def states(self, ctx: Context) -> Float[Tensor, "b j c"]:
+        """Hidden states of the keys, for encodings that gather them up to each query, the last keys.
+
+        Raises:
+            UnsupportedError: If the context contains none.
+            ConfigError: If there are more queries than keys.
+        """
+        name, queries, keys = type(self).__name__, ctx.q.shape[-2], ctx.k.shape[-2]
+        if ctx.x_k is None:
+            raise UnsupportedError(
+                f"{name} needs hidden states of the keys (x_k); the context contains none."
+            )
+        if queries > keys:
+            raise ConfigError(
+                f"{name} takes queries to be the last tokens among the keys; got {queries} queries and "
+                f"{keys} keys."
+            )
+        return ctx.x_k
 
     @property
     def factors(self) -> bool:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import UnsupportedError, require_least
+from spectrope.core import require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 
@@ -38,12 +38,9 @@ class Decay(Encoding):
 
         Raises:
             UnsupportedError: If the context contains no hidden states.
+            ConfigError: If there are more queries than keys.
         """
-        if ctx.x_k is None:
-            raise UnsupportedError(
-                f"{type(self).__name__} needs hidden states, but the context contains none."
-            )
-        steps = self.steps(ctx.x_k)
+        steps = self.steps(self.states(ctx))
         total = steps.to(torch.promote_types(steps.dtype, torch.float32)).cumsum(1).transpose(1, 2)
         rows = total[..., -ctx.q.shape[-2] :]
         return -(rows[..., :, None] - total[..., None, :]).abs()

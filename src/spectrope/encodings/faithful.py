@@ -20,7 +20,8 @@ class Faithful(Encoding, name="faithful"):
     of the indicator function of the position, in the real orthonormal Fourier basis, in which the constant
     and, for even S, the alternating function have weight :math:`\sqrt{1/S}`. They are added to the first S
     coordinates, so the position can be recovered exactly; positions are taken modulo S. If the model is
-    narrower than S, this is impossible; as many equally spaced frequencies are used as fit.
+    narrower than S, this is impossible; as many equally spaced frequencies are used as fit, and what is added
+    has a norm below `gain`, about :math:`\sqrt{c/S}` times it at width c.
 
     References:
         Improving Transformers using Faithful Positional Encoding (Idé et al., 2024); the order of coordinates
@@ -36,7 +37,7 @@ class Faithful(Encoding, name="faithful"):
 
         d_model: int = 256  # Width of the input.
         max_length: int = 128  # Positions S that are told apart.
-        gain: float = 1.0  # Norm of what is added.
+        gain: float = 1.0  # Norm of what is added, where S coordinates are there.
 
         def __post_init__(self) -> None:
             require_least(self, 1, "d_model", "max_length")

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spectrope.core import UnsupportedError, own_precision, require, require_least
+from spectrope.core import own_precision, require, require_least
 from spectrope.encodings.alibi import alibi_slopes
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.parts import Constant, multiply_pairs
@@ -55,12 +55,11 @@ class GRAPEPath(Encoding, name="grape_ap"):
 
         Raises:
             UnsupportedError: If the context contains no hidden states.
+            ConfigError: If there are more queries than keys.
         """
-        if ctx.x_k is None:
-            raise UnsupportedError("GRAPEPath needs hidden states, but the context contains none.")
         with own_precision(ctx.q):
             dtype = torch.promote_types(self.projection.weight.dtype, torch.float32)
-            p = self.projection(ctx.x_k.to(self.projection.weight.dtype)).to(dtype)
+            p = self.projection(self.states(ctx).to(self.projection.weight.dtype)).to(dtype)
             p = p.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
             angles = ctx.k_pos.double()[:, None, :, None].expand(-1, -1, -1, p.shape[-1] // 2)
             turn = torch.polar(torch.ones_like(angles), angles)

@@ -36,3 +36,12 @@ NAMED: Mapping[str, Named] = {
         "Round and Round We Go! What Makes Rotary Positional Encodings Useful? (Barbero et al., 2024).",
     ),
 }
+
+
+def combination(name: str) -> Named | None:
+    """The combination of that name, without regard to case, hyphens and underscores, if there is one."""
+    return next((one for known, one in NAMED.items() if _folded(known) == _folded(name)), None)
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import OneOf, require
+from spectrope.core import ConfigError, OneOf, require
 from spectrope.encodings.base import ENCODINGS, Encoding, EncodingConfig, Form, Side
 from spectrope.encodings.composite import Composite, require_no_input
 from spectrope.encodings.rope import RoPE
@@ -32,7 +32,14 @@ class PartialDims(Composite, name="partial_dims"):
 
         def __post_init__(self) -> None:
             require(0 < self.fraction <= 1, self, "fraction", "above 0 and at most 1")
-            object.__setattr__(self, "inner", self.inner.fitted(head_dim=self.width))
+            try:
+                inner = self.inner.fitted(head_dim=self.width)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"PartialDims.Config.fraction={self.fraction} of {self.head_dim} coordinates is "
+                    f"{self.width}: {error}"
+                ) from None
+            object.__setattr__(self, "inner", inner)
 
         @property
         def width(self) -> int:

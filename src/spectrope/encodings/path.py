@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import ConfigError, UnsupportedError, own_precision, require_least
+from spectrope.core import ConfigError, own_precision, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 
@@ -68,11 +68,10 @@ class PaTH(Encoding, name="path"):
 
         Raises:
             UnsupportedError: If the context contains no hidden states.
+            ConfigError: If there are more queries than keys.
         """
-        if ctx.x_k is None:
-            raise UnsupportedError("PaTH needs hidden states, but the context contains none.")
         dtype = torch.promote_types(ctx.q.dtype, torch.float32)
-        w, strength = (part.to(dtype) for part in self.reflections(ctx.x_k))
+        w, strength = (part.to(dtype) for part in self.reflections(self.states(ctx)))
         q, k, past = ctx.q.to(dtype), ctx.k.to(dtype), ctx.k.shape[-2] - ctx.q.shape[-2]
         with own_precision(q):
             scaled = strength * w

@@ -1,7 +1,7 @@
 """Parse encodings from text: a name, with settings after colons."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args, get_type_hints
 
 from spectrope.core import (
@@ -15,9 +15,11 @@ from spectrope.core import (
     require_type,
 )
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
-from spectrope.encodings.named import NAMED
+from spectrope.encodings.named import combination
 from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.positions.base import POSITIONS, Positions
+
+SIZES = frozenset({"d_model", "n_heads", "head_dim", "max_length", "causal"})  # Which a model sets.
 
 
 def parse_encoding(spec: str) -> EncodingConfig:
@@ -40,7 +42,8 @@ def parse_encoding(spec: str) -> EncodingConfig:
     require_type(spec, str, "the name of an encoding", "text")
     if is_foreign(spec):
         return ENCODINGS.config(ENCODINGS.resolve(spec))()
-    spec = NAMED[spec].spec if spec in NAMED else spec
+    one = combination(spec)
+    spec = spec if one is None else one.spec
     if "@" in spec:
         raise ConfigError(f"{spec!r} names a position rule, which a model has and no encoding by itself.")
     name, colon, rest = spec.partition(":")
@@ -72,10 +75,28 @@ def parse_positions(spec: str) -> Positions:
 
     Raises:
         UnknownNameError: If there is no such rule.
-        ConfigError: If a field is unknown or breaks a rule.
+        ConfigError: If a field is unknown, given twice or breaks a rule.
     """
     name, *settings = _split(spec, ",")
-    return OneOf(POSITIONS).read({"kind": POSITIONS.resolve(name), **dict(map(_setting, settings))})
+    return OneOf(POSITIONS).read({"kind": POSITIONS.resolve(name), **_settings(settings)})
+
+
+def split_sizes(spec: str) -> tuple[str, dict[str, Any]]:
+    """The text of an encoding without the sizes that a model sets, and these sizes."""
+    sizes: dict[str, Any] = {}
+    if is_foreign(spec):
+        return spec, sizes
+    parts = []
+    for part in _split(spec, ":"):
+        words = _split(part, ",")
+        sizes |= _settings([word for word in words if _names_size(word)])
+        parts.append(",".join(word for word in words if not _names_size(word)))
+    return ":".join(filter(None, parts)), sizes
+
+
+def _names_size(word: str) -> bool:
+    field, equals, _ = word.partition("=")
+    return bool(equals) and field in SIZES
 
 
 def _split(text: str, mark: str) -> list[str]:
@@ -113,14 +134,28 @@ def _fields(cls: type, members: dict[str, Registry[Any]], words: str) -> dict[st
     """What one part between colons says: fields of the encoding, or a member with fields of its own."""
     first, *others = _split(words, ",")
     if "=" in first:
-        return dict(map(_setting, (first, *others)))
+        return _settings((first, *others))
     for field, registry in members.items():
         if first in registry:
-            return {field: {"kind": registry.resolve(first), **dict(map(_setting, others))}}
+            return {field: {"kind": registry.resolve(first), **_settings(others)}}
     known = [name for registry in members.values() for name in registry]
     if not known:
         raise no_such_field(cls, first)
     raise UnknownNameError("part", first, known)
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """Fields and their values from several `field=value`.
+
+    Raises:
+        ConfigError: If one is given twice.
+    """
+    fields: dict[str, Any] = {}
+    for field, value in map(_setting, words):
+        if field in fields:
+            raise ConfigError(f"{','.join(words)!r} gives {field} twice.")
+        fields[field] = value
+    return fields
 
 
 def _setting(word: str) -> tuple[str, Any]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import UnsupportedError, own_precision, require, require_least
+from spectrope.core import own_precision, require, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.parts import Constant, Pairing, multiply_pairs
 from spectrope.encodings.schedules.base import geometric
@@ -39,12 +39,9 @@ class TokenRotary(Encoding):
 
         Raises:
             UnsupportedError: If the context contains no hidden states.
+            ConfigError: If there are more queries than keys.
         """
-        if ctx.x_k is None:
-            raise UnsupportedError(
-                f"{type(self).__name__} needs hidden states, but the context contains none."
-            )
-        angles = self.steps(ctx.x_k).double().cumsum(2)
+        angles = self.steps(self.states(ctx)).double().cumsum(2)
         turn = torch.polar(torch.ones_like(angles), angles)
         dtype = torch.promote_types(ctx.q.dtype, torch.float32)
         q = multiply_pairs(ctx.q.to(dtype), turn[:, :, -ctx.q.shape[-2] :], self.pairing)

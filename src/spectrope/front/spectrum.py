@@ -23,7 +23,14 @@ from spectrope.core import (
     place_of,
     require_type,
 )
-from spectrope.encodings import ENCODINGS, NAMED, Encoding, EncodingConfig, is_encoding_class
+from spectrope.encodings import (
+    ENCODINGS,
+    Encoding,
+    EncodingConfig,
+    combination,
+    is_encoding_class,
+    split_sizes,
+)
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
@@ -73,7 +80,7 @@ def spectrum(
             64).
         draws: Of a run or a model: permutations in the test of Toeplitz shares (199).
         length: Positions of an encoding (512), or tokens per sequence of a model (64).
-        heads: Of an encoding that is named or configured (8).
+        heads: Of an encoding that is named or configured (those that it has been given, or 8).
         on: Of a model: a `Path` of a file with a text per line, texts, or token ids of shape (n, t); None
             draws tokens.
         layers: Of a model: layers to measure; None takes all.
@@ -118,13 +125,17 @@ def spectrum(
                 "draws": draws,
                 "quantities": quantities or None,
                 "terms": terms or None,
+                "tokenizer": tokenizer,
+                "root": None if root == "runs" else root,
+                "device": None if device == "auto" else device,
+                "allow_download": allow_download or None,
             },
             "runs or models",
             "an encoding has no content",
         )
-        return spectrum_of_encoding(
-            target, POSITIONS if length is None else length, HEADS if heads is None else heads
-        )
+        if isinstance(target, Encoding):
+            refuse({"heads": heads}, "encodings that are named or configured", "this one is built")
+        return spectrum_of_encoding(target, POSITIONS if length is None else length, heads)
     refuse({"heads": heads}, "encodings", "a model has its own")
     place = choose_device(device)
     try:
@@ -166,30 +177,56 @@ def is_encoding(target: object) -> bool:
     """Whether something is an encoding, or the name of one."""
     if isinstance(target, str):
         first = re.split(r"[:+@]", target)[0]
-        return is_foreign(target) or first in ENCODINGS or first in ATTENTIONS or target in NAMED
+        return (
+            is_foreign(target) or first in ENCODINGS or first in ATTENTIONS or combination(target) is not None
+        )
     return isinstance(target, Encoding | EncodingConfig) or is_encoding_class(target)
 
 
-def spectrum_of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
+def spectrum_of_encoding(target: Any, length: int, heads: int | None = None) -> EncodingSpectrum:
     """Toeplitz matrices of an encoding, or of latent attention with this encoding, in a causal layer.
 
     Args:
         target: Its name, `mla` or `mla+NAME` for latent attention, or a class, configuration or module.
         length: Number of positions.
-        heads: Number of heads of an encoding that is named or configured.
+        heads: Number of heads of an encoding that is named or configured; None takes those that it has been
+            given, or 8.
 
     Raises:
         UnsupportedError: If it has none, with the reason.
-        ConfigError: If your own encoding fails.
+        ConfigError: If your own encoding fails, or two sizes contradict each other.
     """
     if isinstance(target, Encoding):
-        cls, measure = type(target), lambda: _kernels_of_object(target, length, heads)
+        cls, measure = type(target), lambda: _kernels_of_object(target, length, heads or HEADS)
     else:
+        target, own = _own_sizes(target)
+        if heads is not None and own.get("n_heads", heads) != heads:
+            raise ConfigError(
+                f"heads={heads}, but the encoding has n_heads={own['n_heads']}; give one of them."
+            )
+        sizes = {"n_heads": heads or HEADS, "head_dim": DecoderConfig.head_dim} | own
         named = experiment("distance", target).model
-        model = replace(named, max_length=length, n_heads=heads, n_layers=1, head_dim=DecoderConfig.head_dim)
+        model = replace(named, max_length=length, n_layers=1, **sizes)
         cls, measure = ENCODINGS[model.encoding.kind], lambda: _kernels_of_model(model)
     kernels = measure() if is_ours(cls) else attempted(place_of(cls), measure)
     return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))
+
+
+def _own_sizes(target: Any) -> tuple[Any, dict[str, int]]:
+    """A text without its sizes, or a configuration; and the heads and width that it has been given.
+
+    Raises:
+        ConfigError: If a text sets another size.
+    """
+    if isinstance(target, str):
+        target, sizes = split_sizes(target)
+        for name in sizes.keys() - {"n_heads", "head_dim"}:
+            raise ConfigError(f"{name} is not set in a spectrum, of a causal layer with as many positions.")
+        return target, sizes
+    if not isinstance(target, EncodingConfig):
+        return target, {}
+    given = {name: (target.size(name), type(target)().size(name)) for name in ("n_heads", "head_dim")}
+    return target, {name: own for name, (own, usual) in given.items() if own != usual}
 
 
 def _kernels_of_object(encoding: Encoding, length: int, heads: int) -> list[EncodingKernel]:

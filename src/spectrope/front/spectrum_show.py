@@ -119,9 +119,12 @@ class EncodingSpectrum(Shown):
         yield from _distances(self.tables["distances"])
         for kernel in self.kernels:
             if kernel.frequencies is not None:
-                nonzero = rope_kernel_eigenvalues(kernel.frequencies, n)
-                leading = ", ".join(f"{value:.4g}" for value in nonzero[:EIGENVALUES_SHOWN].tolist())
-                yield f"{len(nonzero)} eigenvalues that need not vanish: {leading}, ..."
+                turning = kernel.frequencies.abs().unique()
+                rank = min(n, 2 * len(turning) - int((turning == 0).sum()))
+                largest = rope_kernel_eigenvalues(kernel.frequencies, n)[: min(rank, EIGENVALUES_SHOWN)]
+                shown = ", ".join(f"{value:.4g}" for value in largest.tolist())
+                more = ", ..." if rank > EIGENVALUES_SHOWN else ""
+                yield f"{rank} eigenvalues that need not vanish: {shown}{more}"
 
 
 def _controls(measured: pl.DataFrame) -> ShownPart:
@@ -182,9 +185,9 @@ def _distances(table: pl.DataFrame) -> Iterator[ShownPart]:
         barred = part.filter(~pl.col("theorem_applies"))
         if not barred.is_empty():
             yield (
-                f"{THEOREMS[str(kind)]} does not apply to {len(barred)} of {len(part)}: at least "
-                f"{barred['tail_share'].min():.0%} of their lags' absolute sum lies beyond half of the "
-                "positions, so that the distance need not vanish."
+                f"At this length, {THEOREMS[str(kind)]} says nothing of {len(barred)} of {len(part)} "
+                f"distances: at least {barred['tail_share'].min():.0%} of their lags' absolute sum lies beyond "
+                "half of these positions. Where lags never decay, the distance need not vanish."
             )
 
 

@@ -23,8 +23,12 @@ def rope_kernel(frequencies: Tensor, n: int) -> ToeplitzOperator:
     Args:
         frequencies: θ in radians per position, with shape (m,).
         n: Number of positions.
+
+    Raises:
+        ConfigError: If n is below 1.
     """
     theta = angles(frequencies)
+    check(n >= 1, f"n must be at least 1; got {n}.")
     lag = torch.arange(n, dtype=torch.float64, device=theta.device)
     return ToeplitzOperator.hermitian(torch.outer(lag, theta).cos().mean(1))
 

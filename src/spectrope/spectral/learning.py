@@ -106,8 +106,13 @@ def gradient_spectrum(
         by_lag: Of one head, from `lag_gradients`, with shape (lags, c, c).
         frequencies: θ in radians per position, with shape (m,).
         causal: Whether lags start from 0, not from -(n-1).
+
+    Raises:
+        ConfigError: If lags to both sides are an even number.
     """
     theta = angles(frequencies)
+    odd = len(by_lag) % 2 == 1
+    check(causal or odd, f"lags from -(n-1) to n-1 must be an odd number; got {len(by_lag)}.")
     first = 0 if causal else -(len(by_lag) // 2)
     lag = torch.arange(first, first + len(by_lag), dtype=torch.float64, device=by_lag.device)
     flat = wide(by_lag, "by_lag").flatten(1)

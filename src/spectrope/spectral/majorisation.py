@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.spectral.checks import check, square, vector
+from spectrope.spectral.checks import check, square, tensor, vector
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def ky_fan_sums(x: Tensor) -> Float[Tensor, " n"]:
     >>> ky_fan_sums(torch.tensor([1.0, 3.0, 2.0]))
     tensor([3., 5., 6.], dtype=torch.float64)
     """
-    check(not x.is_complex(), f"x must be real to be ordered; got {x.dtype}.")
+    check(not tensor(x, "x").is_complex(), f"x must be real to be ordered; got {x.dtype}.")
     return vector(x, "x").sort(descending=True).values.cumsum(0)
 
 
@@ -56,6 +56,7 @@ def majorises(x: Tensor, y: Tensor, weak: bool = False, tolerance: float = 1e-10
     References:
         Inequalities: Theory of Majorization (Marshall, Olkin and Arnold, 2011), Ch. 1.
     """
+    x, y = tensor(x, "x"), tensor(y, "y")
     check(x.shape == y.shape, f"x and y must have one length; got {tuple(x.shape)} and {tuple(y.shape)}.")
     above = ky_fan_sums(x) - ky_fan_sums(y)
     excess = above.max().item() if weak else max(above.max().item(), above[-1].abs().item())

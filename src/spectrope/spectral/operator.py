@@ -57,7 +57,12 @@ class ToeplitzOperator:
 
     @classmethod
     def of(cls, lag_function: Callable[[Tensor], Tensor], n: int) -> "ToeplitzOperator":
-        """The n x n section of t, given as a function of integer lags in float64."""
+        """The n x n section of t, given as a function of integer lags in float64.
+
+        Raises:
+            ConfigError: If n is below 1.
+        """
+        check(n >= 1, f"n must be at least 1; got {n}.")
         return cls(lag_function(torch.arange(1 - n, n, dtype=torch.float64)))
 
     @property

@@ -37,7 +37,8 @@ def effective_ranks(singular_values: Tensor) -> EffectiveRanks:
         ConfigError: If one is negative.
     """
     values = wide(singular_values, "singular_values")
-    is_valid = not values.is_complex() and values.numel() > 0 and values.min().item() >= 0
+    check(values.numel() > 0, "singular_values must number at least one.")
+    is_valid = not values.is_complex() and values.min().item() >= 0
     check(is_valid, "singular_values must be real and not negative.")
     values = values / values.amax(-1, keepdim=True)
     p = values / values.sum(-1, keepdim=True)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from spectrope.spectral.checks import angles, check, factors, matrix, wide
+from spectrope.spectral.checks import angles, check, factors, matrix, tensor, wide
 from spectrope.spectral.logits import diagonal_sums, masked
 from spectrope.spectral.product import past_grams
 
@@ -184,6 +184,15 @@ class _PositionFit:
 
 
 def _position_fit(q: Tensor, k: Tensor, frequencies: Tensor, bands: int, causal: bool) -> _PositionFit:
+    q, k = tensor(q, "q"), tensor(k, "k")
+    check(
+        q.is_complex() and k.is_complex(),
+        f"q and k must be complex, a number per coordinate pair; got {q.dtype} and {k.dtype}.",
+    )
+    check(
+        q.ndim >= 2 and q.shape == k.shape,
+        f"q and k must have one shape (*b, n, m); got {tuple(q.shape)} and {tuple(k.shape)}.",
+    )
     theta, m = angles(frequencies), q.shape[-1]
     check(len(theta) == m, f"frequencies must number {m}, one per pair; got {len(theta)}.")
     q, k, label = wide(q, "q"), wide(k, "k"), band_labels(m, bands)

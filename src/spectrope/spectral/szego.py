@@ -38,7 +38,8 @@ class SymbolMatch:
 
     @property
     def theorem_applies(self) -> bool:
-        """Whether the lags decay, as for every fixed symbol; otherwise the distance need not vanish."""
+        """Whether lags decay within these n, as they do for summable ones and n large enough; otherwise this
+        length says nothing of the limit."""
         return self.tail_share <= TAIL
 
 

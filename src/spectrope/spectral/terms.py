@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.spectral.checks import check, wide
+from spectrope.spectral.checks import check, tensor, wide
 from spectrope.spectral.hidden import Effects
 from spectrope.spectral.logits import row_centred
 
@@ -90,6 +90,7 @@ def term_energies(terms: Tensor, causal: bool = False) -> TermEnergies:
     Raises:
         ConfigError: If there is no dimension of terms.
     """
+    terms = tensor(terms, "terms")
     check(terms.ndim >= 3, f"terms must have shape (terms, *b, n, n); got {tuple(terms.shape)}.")
     flat = row_centred(wide(terms, "terms"), causal).flatten(1)
     gram = flat @ flat.T

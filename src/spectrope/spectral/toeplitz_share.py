@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.spectral.checks import check, factors, square, wide
+from spectrope.spectral.checks import check, factors, square, tensor, wide
 from spectrope.spectral.logits import diagonal_sums, masked, ratio, row_centred
 from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.spectral.product import causal_row_means, diagonal_sums_of_product, logit_energy
@@ -95,6 +95,8 @@ def lag_effects(logits: Tensor, causal: bool = False) -> LagEffects:
 
 
 def _real_logits(logits: Tensor, causal: bool) -> Float[Tensor, "*b n n"]:
+    shape = tuple(tensor(logits, "logits").shape)
+    check(len(shape) >= 2 and shape[-1] > 0, f"logits must have shape (*b, n, n), n >= 1; got {shape}.")
     logits = wide(masked(logits, causal), "logits")
     check(not logits.is_complex(), "logits must be real; take the real part of complex ones.")
     return logits

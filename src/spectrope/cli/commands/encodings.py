@@ -46,7 +46,7 @@ class Encodings:
         """Print the list, cards, or a table of what encodings cost."""
         require(self.length >= 1, self, "length", "at least 1")
         if not self.bench:
-            refuse_given(self, ("length",), "goes with --bench.")
+            refuse_given(self, ("length", "device"), "goes with --bench.")
         record = self._of_some() if self.names or self.bench else _shown_list()
         if self.json:
             print_json(record)

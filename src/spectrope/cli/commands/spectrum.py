@@ -37,7 +37,9 @@ class Spectrum(Checkpoints):
         int | None,
         tyro.conf.arg(help=f"Number of positions (default: encodings {POSITIONS}, checkpoints {LENGTH})."),
     ] = None
-    n_heads: Annotated[int, tyro.conf.arg(help="Number of heads, with --encoding."), RARE] = HEADS
+    n_heads: Annotated[
+        int | None, tyro.conf.arg(help=f"With --encoding: number of heads (default: {HEADS})."), RARE
+    ] = None
     out: Annotated[
         Path | None, tyro.conf.arg(help="For checkpoints and encodings: folder for Parquet tables.")
     ] = None
@@ -86,6 +88,8 @@ class Spectrum(Checkpoints):
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities", "terms")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
+            refuse_given(self, ("device",), "is for runs or checkpoints; kernels of encodings are small.")
+            require(self.n_heads is None or self.n_heads >= 1, self, "n_heads", "at least 1")
             length = POSITIONS if self.length is None else self.length
             require(length >= 2, self, "length", "at least 2")
             found = spectrum_of_encoding(self.encoding, length, self.n_heads)

@@ -12,11 +12,11 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class Llama3(Schedule, name="llama3"):
-    r"""Slows long wavelengths by s, keeps short ones, and interpolates in between.
+    r"""Slows long wavelengths by s, keeps short ones, and interpolates in between:
+    :math:`\omega_j' = (\gamma_j + (1 - \gamma_j)/s)\,\omega_j`.
 
     With :math:`n_j = L\omega_j/2\pi` turns in the trained length L, the share kept is
-    :math:`\gamma_j = (n_j - \mathrm{low})/(\mathrm{high} - \mathrm{low})` within [0, 1], and
-    :math:`\omega_j' = (\gamma_j + (1 - \gamma_j)/s)\,\omega_j`.
+    :math:`\gamma_j = (n_j - \mathrm{low})/(\mathrm{high} - \mathrm{low})` within [0, 1].
 
     References:
         The Llama 3 Herd of Models (2024); formula of Meta's released model code.

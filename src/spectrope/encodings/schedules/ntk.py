@@ -39,9 +39,8 @@ class NTK(Schedule, name="ntk"):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicNTK(Schedule, name="dynamic_ntk"):
-    r"""NTK-aware scaling that starts where the trained length L ends, and grows with the sequence's length n.
-
-    The base is multiplied by :math:`s_n^{d/(d-2)}`, where :math:`s_n = s\max(n, L)/L - (s - 1)`. Earlier
+    r"""NTK-aware scaling that starts where the trained length L ends, and grows with the sequence's length n:
+    :math:`\omega_j = (\mathrm{base}\cdot s_n^{d/(d-2)})^{-2j/d},\; s_n = s\max(n, L)/L - (s - 1)`. Earlier
     tokens turn differently once a sequence grows, so rotated keys must not be kept between calls.
 
     The length of each sequence is its largest position plus one.

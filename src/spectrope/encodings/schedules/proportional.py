@@ -13,7 +13,7 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 @dataclass(frozen=True, kw_only=True)
 class Proportional(Schedule, name="proportional"):
     r"""Keeps the highest frequencies and sets the others to zero:
-    :math:`\omega_j = \mathrm{base}^{-2j/d}` or 0.
+    :math:`\omega_j = \mathrm{base}^{-2j/d}\,[j < \lfloor p\,d/2 \rfloor]`.
 
     The first :math:`\lfloor p\,d/2 \rfloor` pairs rotate; the others carry only content.
 

@@ -32,11 +32,10 @@ def product_lags(encoding: Encoding, n: int, width: int) -> Float[Tensor, " n"] 
     if encoding.axes > 1:
         return f"{name} reads positions on {encoding.axes} axes, which have no single lag"
     basis = torch.eye(width, dtype=torch.float64)
-    position = torch.arange(n)
     try:
-        rest = _logits(encoding, 0 * basis, position, 0)
-        values, doubled = (_logits(encoding, factor * basis, position, 0) - rest for factor in (1.0, 2.0))
-        moved = _logits(encoding, basis, position[1:], 1) - _logits(encoding, 0 * basis, position[1:], 1)
+        rest = _logits(encoding, 0 * basis, n, 0)
+        values, doubled = (_logits(encoding, factor * basis, n, 0) - rest for factor in (1.0, 2.0))
+        moved = (_logits(encoding, basis, n, 1) - _logits(encoding, 0 * basis, n, 1))[1:]
     except (RuntimeError, TypeError, AttributeError):  # It looks at hidden states, which are not given here.
         return f"what {name} adds or rotates depends on content"
     scale = values[0].abs().clamp(min=1e-12)
@@ -49,14 +48,19 @@ def product_lags(encoding: Encoding, n: int, width: int) -> Float[Tensor, " n"] 
     return values
 
 
-def _logits(encoding: Encoding, x: Float[Tensor, "d d"], position: Tensor, key: int) -> Float[Tensor, " n"]:
-    """Sum over directions of logits of equal content at some positions, for a key at one position."""
-    n, d = len(position), x.shape[1]
+def _logits(encoding: Encoding, x: Float[Tensor, "d d"], n: int, key: int) -> Float[Tensor, " n"]:
+    """Sum over directions of logits of equal content at n positions, for the key at one of them.
+
+    All keys are rotated together, since frequencies may depend on how long a sequence is.
+    """
+    d, position = x.shape[1], torch.arange(n)[None]
     heads = getattr(encoding.config, "n_heads", 1)
-    q = x[:, None, None].expand(d, heads, n, d)
-    k = x[:, None, None].expand(d, heads, 1, d)
-    ctx = Context(q, k, position[None], torch.tensor([[key]]))
-    return encoding.logits(ctx)[:, 0, :, 0].sum(0) / d**0.5
+    x = x[:, None, None].expand(d, heads, n, d)
+    q = encoding.rotate(encoding.scaled(x), position, "query")
+    k = encoding.rotate(x, position, "key")[:, :, key : key + 1]
+    products = (q * d**-0.5) @ k.transpose(-1, -2)
+    bias = encoding.bias(Context(x, x[:, :, :1], position, position[:, key : key + 1]))
+    return (products if bias is None else products + bias)[:, 0, :, 0].sum(0) / d**0.5
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, Latent, MultiHead
 from spectrope.core import ConfigError, UnknownNameError, checked, is_foreign, require_type
@@ -12,8 +13,10 @@ from spectrope.encodings import (
     EncodingConfig,
     Positions,
     RoPE,
+    combination,
     parse_encoding,
     parse_positions,
+    split_sizes,
 )
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
@@ -139,7 +142,8 @@ def experiment(
 
     Raises:
         UnknownNameError: If a name is unknown.
-        ConfigError: If sizes break a rule, or a file cannot be executed.
+        ConfigError: If sizes break a rule, the text of an encoding sets one to another value than the model,
+            or a file cannot be executed.
 
     Example:
         >>> import spectrope as sp
@@ -163,6 +167,8 @@ def experiment(
     sizes = {"vocabulary": built.vocabulary, "n_labels": built.n_classes, "max_length": built.max_length}
     n = preset.n_examples if n_examples is None else n_examples
     n_train = round(TRAIN_SHARE * n)
+    if isinstance(encoding, str):
+        _require_fitting(encoding, replace(preset.model, attention=attention, **sizes).sizes)
     training = preset.training if epochs is None else replace(preset.training, epochs=epochs)
     if preset.latent_batch is not None and isinstance(attention, Latent.Config):
         training = replace(training, batch_size=preset.latent_batch)
@@ -187,6 +193,15 @@ def experiment(
     )
 
 
+def _require_fitting(encoding: str, sizes: Mapping[str, Any]) -> None:
+    """Refuse sizes in the text of an encoding that the model would replace by its own."""
+    for name, value in split_sizes(encoding)[1].items():
+        if value != sizes[name]:
+            raise ConfigError(
+                f"{encoding!r} sets {name} to {value}, but the model sets it to {sizes[name]}; leave it out."
+            )
+
+
 def _described(encoding: AnyEncoding) -> str | EncodingConfig:
     """An encoding by its name or its configuration."""
     if isinstance(encoding, type):
@@ -204,7 +219,8 @@ def _named(
         return encoding, MultiHead.Config(), None
     if is_foreign(encoding):
         return *_encoded(encoding, d_model), None
-    spec, at, rule = (NAMED[encoding].spec if encoding in NAMED else encoding).partition("@")
+    one = combination(encoding)
+    spec, at, rule = (encoding if one is None else one.spec).partition("@")
     return *_encoded(spec, d_model), parse_positions(rule) if at else None
 
 
@@ -222,7 +238,7 @@ def _spelled(encoding: str | EncodingConfig) -> str:
     """What was typed, where it says more than a name."""
     if not isinstance(encoding, str) or is_foreign(encoding):
         return ""
-    return encoding if encoding in NAMED or ":" in encoding or "@" in encoding else ""
+    return encoding if combination(encoding) or ":" in encoding or "@" in encoding else ""
 
 
 def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:

@@ -5,12 +5,17 @@ import torch
 from torch.testing import assert_close
 from transformers.models.gpt_neox import modeling_gpt_neox
 
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi
+from spectrope.encodings.axial import MRoPE
+from spectrope.encodings.bands import most_bands
 from spectrope.encodings.base import Context, Form, Scope, Tag
+from spectrope.encodings.decay import FoX
+from spectrope.encodings.grape_ap import GRAPEPath
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.partial_dims import PartialDims
+from spectrope.encodings.path import PaTH
 from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.per_layer import PerLayer
 from spectrope.encodings.relative import RelativeTable
@@ -18,6 +23,7 @@ from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
+from spectrope.encodings.token_rotary import CARoPE
 
 SIZES = {"d_model": 32, "n_heads": 4, "head_dim": 8, "max_length": 40, "causal": False}
 
@@ -152,3 +158,42 @@ def test_what_adds_to_the_input_cannot_be_of_heads_layers_or_coordinates(around,
 def test_biases_of_part_of_the_coordinates_are_refused():
     with pytest.raises(ConfigError, match=r"PartialDims.Config.inner must be an encoding that rotates"):
         PartialDims.Config(inner=ALiBi.Config()).build()
+
+
+def test_sizes_of_parts_and_of_hidden_states_are_checked():
+    q = torch.ones(1, 4, 3, 16)
+    with pytest.raises(ConfigError, match="Sum was built with n_heads=1"):
+        Sum(parts=(ALiBi.Config(n_heads=1),))(q, q)
+    gate = FoX(d_model=32, n_heads=4)
+    with pytest.raises(ConfigError, match="FoX was built with d_model=32; got x_k of width 8"):
+        gate(q, q, x_k=torch.ones(1, 3, 8))
+    with pytest.raises(ConfigError, match=r"x_k of FoX must be in torch.float32, as its weights are"):
+        gate(q, q, x_k=torch.ones(1, 3, 32, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("cls", [FoX, CARoPE, GRAPEPath, PaTH])
+def test_more_queries_than_keys_are_refused_where_queries_come_last(cls):
+    config = cls.Config().fitted(d_model=32, n_heads=4, head_dim=16)
+    q, k, x = torch.ones(1, 4, 9, 16), torch.ones(1, 4, 6, 16), torch.ones(1, 6, 32)
+    with pytest.raises(ConfigError, match="queries to be the last tokens among the keys; got 9 queries"):
+        cls(config)(q, k, x_k=x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64])
+def test_positions_are_real_numbers(dtype):
+    q = torch.ones(1, 4, 3, 16)
+    with pytest.raises(ConfigError, match="q_pos of RoPE must be real numbers"):
+        RoPE()(q, q, torch.ones(3, dtype=dtype))
+
+
+@pytest.mark.parametrize("cls", [NoPE, Sinusoidal])
+def test_no_bands_are_told(cls):
+    with pytest.raises(UnsupportedError, match="has no frequency bands: it rotates nothing"):
+        most_bands(cls(), 16, 32)
+
+
+def test_pairs_of_each_axis_are_those_that_turn():
+    for layout, counts in (("sections", (2, 3, 3)), ("interleaved", (3, 3, 2))):
+        mrope = MRoPE(layout=layout)
+        turning = (mrope.directions()[0] != 0).sum(0).tolist()
+        assert mrope.config.sections == counts == tuple(turning)

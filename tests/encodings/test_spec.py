@@ -5,7 +5,7 @@ import pytest
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.encodings import ALiBi, Geometric, LongRoPE, NoPE, PerLayer, RoPE, Sinusoidal, Sum, YaRN
 from spectrope.encodings.per_head import Group, PerHead
-from spectrope.encodings.spec import parse_encoding, read_value
+from spectrope.encodings.spec import parse_encoding, parse_positions, read_value, split_sizes
 from spectrope.lab.training.scales import experiment
 
 
@@ -63,6 +63,9 @@ def test_a_line_describes_a_configuration(spec, config):
         ("per_head:rope=0", ConfigError, "heads must be at least 1; got 0"),
         ("per_head:rope=4+nop=2", UnknownNameError, "did you mean nope"),
         ("sum:rope+sinusoida", UnknownNameError, "did you mean sinusoidal"),
+        ("rope:yarn,factor=8,factor=9", ConfigError, "'factor=8,factor=9' gives factor twice"),
+        ("alibi:learned=true,learned=false", ConfigError, "gives learned twice"),
+        ("partial_dims:fraction=0.2", ConfigError, r"PartialDims.Config.fraction=0.2 of 16 coordinates is 3"),
     ],
 )
 def test_a_wrong_line_is_refused_by_what_is_wrong(spec, error, message):
@@ -85,3 +88,38 @@ def test_an_experiment_is_called_by_what_was_typed():
     assert experiment("distance", "mla+rope:yarn").model.encoding.schedule == YaRN()
     with pytest.raises(UnknownNameError, match="did you mean rope"):
         experiment("distance", "ropee:yarn")
+
+
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        ("rope:head_dim=64", "sets head_dim to 64, but the model sets it to 16"),
+        ("fope:max_length=4096", "sets max_length to 4096, but the model sets it to 32"),
+        ("t5:causal=false", "sets causal to False, but the model sets it to True"),
+        ("rope:yarn,factor=8:head_dim=64", "sets head_dim to 64"),
+    ],
+)
+def test_sizes_that_a_model_would_replace_are_refused(spec, refused):
+    with pytest.raises(ConfigError, match=refused):
+        experiment("distance", spec)
+    assert experiment("distance", "rope:head_dim=16").model.encoding.head_dim == 16
+
+
+def test_sizes_are_told_from_the_rest_of_a_text():
+    assert split_sizes("rope:yarn,factor=8:head_dim=64,pairs=halves") == (
+        "rope:yarn,factor=8:pairs=halves",
+        {"head_dim": 64},
+    )
+    assert split_sizes("alibi") == ("alibi", {})
+    with pytest.raises(ConfigError, match="gives n_heads twice"):
+        split_sizes("alibi:n_heads=2,n_heads=4")
+
+
+def test_a_position_rule_takes_each_setting_once():
+    with pytest.raises(ConfigError, match="gives max_shift twice"):
+        parse_positions("shifted,max_shift=5,max_shift=9")
+
+
+@pytest.mark.parametrize("name", ["p-rope", "P_ROPE", "PRoPE"])
+def test_combinations_are_spelled_freely(name):
+    assert parse_encoding(name) == parse_encoding("rope:proportional")

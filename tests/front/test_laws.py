@@ -133,3 +133,46 @@ def test_a_law_that_holds_undeclared_is_said_to_hold_for_what_was_tested():
         if not check.honest
     }
     assert note == "holds for all that was tested; add the tag if it holds at every position"
+
+
+def test_a_spectrum_keeps_the_sizes_that_an_encoding_was_given():
+    wide = sp.spectrum("rope:head_dim=64", length=32).to_frame()
+    assert wide.equals(sp.spectrum(sp.encodings.RoPE(head_dim=64), length=32).to_frame())
+    assert wide.equals(sp.spectrum(sp.encodings.RoPE.Config(head_dim=64), length=32).to_frame())
+    assert sp.spectrum(sp.encodings.ALiBi.Config(n_heads=2), length=16).to_frame().height == 2
+    with pytest.raises(ConfigError, match="heads=4, but the encoding has n_heads=2; give one"):
+        sp.spectrum("alibi:n_heads=2", heads=4)
+    with pytest.raises(ConfigError, match="max_length is not set in a spectrum"):
+        sp.spectrum("fope:max_length=64")
+
+
+@pytest.mark.parametrize("name", ["rope:longrope", "rope:dynamic_ntk", "rope:clex"])
+def test_schedules_of_the_length_have_a_spectrum_at_that_length(name):
+    n, encoding = 512, sp.load_encoding(name, head_dim=8)
+    kernel = sp.spectrum(encoding, length=n).kernels[0].values
+    unit = torch.eye(8, dtype=torch.float64)[:, None, None].expand(8, 1, n, 8)
+    logits = encoding(unit, unit).sum((0, 1)) / 8**0.5
+    torch.testing.assert_close(logits[:, 0].detach(), kernel, atol=1e-9, rtol=0)
+
+
+def test_eigenvalues_that_must_vanish_are_not_counted():
+    said = [str(one) for one in sp.spectrum("p_rope", length=512, heads=1).parts()]
+    assert any(line.startswith("13 eigenvalues that need not vanish") for line in said)
+    narrow = [str(one) for one in sp.spectrum(sp.encodings.RoPE(head_dim=4), length=64).parts()]
+    assert not narrow[-1].endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ({"device": "cpu"}, "device"),
+        ({"tokenizer": len}, "tokenizer"),
+        ({"root": "elsewhere"}, "root"),
+        ({"allow_download": True}, "allow_download"),
+    ],
+)
+def test_what_an_encoding_does_not_need_is_refused(arguments, refused):
+    with pytest.raises(ConfigError, match=refused):
+        sp.spectrum("alibi", **arguments)
+    with pytest.raises(ConfigError, match="heads"):
+        sp.spectrum(sp.encodings.ALiBi(n_heads=2), heads=4)

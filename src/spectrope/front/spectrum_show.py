@@ -186,8 +186,8 @@ def _distances(table: pl.DataFrame) -> Iterator[ShownPart]:
         if not barred.is_empty():
             yield (
                 f"At this length, {THEOREMS[str(kind)]} says nothing of {len(barred)} of {len(part)} "
-                f"distances: at least {barred['tail_share'].min():.0%} of their lags' absolute sum lies beyond "
-                "half of these positions. Where lags never decay, the distance need not vanish."
+                f"distances: at least {barred['tail_share'].min():.0%} of their lags' absolute sum lies "
+                "beyond half of these positions. Where lags never decay, the distance need not vanish."
             )
 
 

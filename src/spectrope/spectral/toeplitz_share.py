@@ -96,7 +96,7 @@ def lag_effects(logits: Tensor, causal: bool = False) -> LagEffects:
 
 def _real_logits(logits: Tensor, causal: bool) -> Float[Tensor, "*b n n"]:
     shape = tuple(tensor(logits, "logits").shape)
-    check(len(shape) >= 2 and shape[-1] > 0, f"logits must have shape (*b, n, n), n >= 1; got {shape}.")
+    check(shape[-1:] != (0,), f"logits must have at least one position; got {shape}.")
     logits = wide(masked(logits, causal), "logits")
     check(not logits.is_complex(), "logits must be real; take the real part of complex ones.")
     return logits

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.checkpoints.audit.families import BLOOM, GPT2, GROUPED, LLAMA4, ROPES, build, llama
 from tests.checkpoints.audit.injections import attending
+from tests.checkpoints.audit.zoo import in_precision
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
 
@@ -351,6 +352,83 @@ def test_the_heads_that_turn_otherwise_beyond_a_position_are_named(change, said,
     found = audit(model, length=LENGTH).records
     assert [(one.code, one.layer) for one in found] == [("SPE111", 0), ("SPE111", 1)]
     assert re.match(said, found[0].message)
+
+
+MANY = {"hidden_size": 512, "num_attention_heads": 32, "num_key_value_heads": 8}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda q, k, a, b, p: (q, one_head(k, from_position(256, k, b, p))), "keys of key-value head 1"),
+        (lambda q, k, a, b, p: (one_head(q, from_position(256, q, a, p)), k), "queries of head 1"),
+    ],
+)
+def test_one_head_among_many_is_named_in_every_precision(change, said, dtype, monkeypatch):
+    model = in_precision(llama(max_position_embeddings=512, **MANY), dtype)
+    assert audit(model, length=LENGTH, serving_modes=False).ok
+    turned(change)(model, monkeypatch)
+    found = audit(model, length=LENGTH, serving_modes=False).records
+    assert [(one.code, one.layer) for one in found] == [("SPE111", 0), ("SPE111", 1)]
+    assert all(said in one.message for one in found)
+
+
+def test_a_head_with_small_queries_is_looked_at(monkeypatch):
+    model = llama(max_position_embeddings=512, **MANY)
+    for layer in model.model.layers:
+        layer.self_attn.q_proj.weight.data[16:32] *= 0.05
+    turned(lambda q, k, a, b, p: (one_head(q, from_position(256, q, a, p)), k))(model, monkeypatch)
+    found = audit(model, length=LENGTH, serving_modes=False).records
+    assert [(one.layer, one.head) for one in found] == [(0, 1), (1, 1)]
+
+
+def grown(x, positions):
+    return x * (1 + positions.clamp(min=128).div(128).log())[:, None, :, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda q, k, a, b, p: (q, grown(k, p)), "key scale: grows 1 times declared"),
+        (
+            lambda q, k, a, b, p: (one_head(q, from_position(256, q, 1.2 * q, p)), k),
+            "query scale of head 1: grows 1 times declared, grows 1.2 times effective",
+        ),
+        (
+            lambda q, k, a, b, p: (q, one_head(k, from_position(256, k, 1.2 * k, p))),
+            "key scale of key-value head 1: grows 1 times declared, grows 1.2 times effective",
+        ),
+    ],
+)
+def test_sizes_of_queries_and_keys_far_away_are_looked_at_by_head(change, said, monkeypatch):
+    model = llama(max_position_embeddings=512)
+    turned(change)(model, monkeypatch)
+    assert audit(model, length=LENGTH, reach=False).ok
+    found = audit(model, length=LENGTH).records
+    assert [(one.code, one.layer) for one in found] == [("SPE403", 0), ("SPE403", 1)]
+    assert found[0].message.startswith(said)
+
+
+def test_values_that_change_far_away_are_named():
+    model = llama(max_position_embeddings=512)
+    rotary, places = model.model.rotary_emb, []
+    own = rotary.forward
+
+    def seen(x, position_ids):
+        places[:] = [position_ids]
+        return own(x, position_ids)
+
+    rotary.forward = seen
+
+    def without_far_ones(module, args, v):
+        return v.masked_fill(places[0][..., None] >= 256, 0.0)
+
+    for layer in model.model.layers:
+        layer.self_attn.v_proj.register_forward_hook(without_far_ones)
+    assert audit(model, length=LENGTH, reach=False).ok
+    found = audit(model, length=LENGTH).records
+    assert [(one.code, one.layer) for one in found] == [("SPE112", 0), ("SPE112", 1)]
 
 
 def test_integers_that_overflow_beyond_the_audited_length_are_named(monkeypatch):

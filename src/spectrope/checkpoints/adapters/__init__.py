@@ -1,6 +1,7 @@
 """Hugging Face models: loading them, and reading what their attention kernels receive."""
 
 from spectrope.checkpoints.adapters.call import Call
+from spectrope.checkpoints.adapters.generation import plain_generation
 from spectrope.checkpoints.adapters.hooks import (
     Enough,
     after,
@@ -96,6 +97,7 @@ __all__ = [
     "open_tokenizer",
     "ordinary_token",
     "parse_layers",
+    "plain_generation",
     "recorded",
     "require_own_head",
     "rest_of",

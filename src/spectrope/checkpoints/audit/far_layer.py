@@ -1,21 +1,24 @@
 """One layer at far positions: its rotation, its growth and its first token, against its declaration."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call, layer_name
-from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.compare import Discrepancy, values_differ
 from spectrope.checkpoints.audit.declaration import declared_layer
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.far_rotation import FarRotation, even, turns_of
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.heads import owner
 from spectrope.checkpoints.audit.layout import Layout, best_layout, moving_coordinates
 from spectrope.checkpoints.audit.records import LayerRecord
+from spectrope.checkpoints.audit.turning import varies
 
 NEAR = (0, 1, 2, 3)  # Positions of the first tokens.
 
@@ -59,9 +62,9 @@ class FarLayer:
     def findings(self) -> list[Discrepancy]:
         """Where the layer departs from its declaration; of several kinds, the first."""
         if self.declared.turning is not None:
-            kinds = (self._rotated, self._rotation, self._first_token, self._grown)
+            kinds = (self._rotated, self._rotation, self._first_token, self._grown, self._values)
         else:
-            kinds = (self._still,) if self.declared.kind == "none" else ()
+            kinds = (self._still, self._values) if self.declared.kind == "none" else (self._values,)
         return next((found for kind in kinds if (found := [*kind()])), [])
 
     def _vectors(self, call: Call) -> Float[Tensor, "n t d"]:
@@ -102,6 +105,14 @@ class FarLayer:
         """
         if not self.record.effective.normalised_after:
             yield from growth(self.far, self.declaration, self.record.module, self.positions, self.tolerance)
+            steady = torch.ones(len(self.positions), dtype=torch.float64)
+            yield from _sizes_off("keys", self.far, steady, self.positions, self.tolerance)
+
+    def _values(self) -> Iterator[Discrepancy]:
+        """Where values change with the position, and should not."""
+        v = self.far.v
+        if v is not None and not self.declared.values_vary and varies(v.double(), self.noise):
+            yield replace(values_differ(False), note=self._where)
 
     def _rotation(self) -> Iterator[Discrepancy]:
         """Where pairs turn otherwise than declared."""
@@ -162,7 +173,7 @@ def size_tolerance(noise: float) -> float:
 def growth(
     call: Call, declaration: Declaration, module: str, places: Sequence[int], tolerance: float
 ) -> Iterator[Discrepancy]:
-    """Where queries grow otherwise than declared, against the first of them.
+    """Where queries of any head grow otherwise than declared, against the first of them.
 
     Args:
         call: Of the layer, with the same content at every position.
@@ -171,14 +182,31 @@ def growth(
         places: Positions of the queries.
         tolerance: Relative error that is left to a size.
     """
-    norms = call.q.double().norm(dim=-1)
-    got = (norms / norms[..., :1]).nanmean((0, 1))  # Of heads that were not pruned.
-    wanted = [declared_at(declaration, module, place + 1).query_scale or 1.0 for place in places]
-    off = (got * wanted[0] / torch.tensor(wanted, dtype=torch.float64) - 1).abs() > tolerance
-    if bool(off.any()):
-        at = int(off.nonzero()[0])
-        first, second = (f"grows {ratio:.5g} times" for ratio in (wanted[at] / wanted[0], got[at].item()))
-        yield Discrepancy("query scale", first, second, f"from position {places[0]} to {places[at]}")
+    scales = [declared_at(declaration, module, place + 1).query_scale or 1.0 for place in places]
+    wanted = torch.tensor(scales, dtype=torch.float64)
+    yield from _sizes_off("queries", call, wanted / wanted[0], places, tolerance)
+
+
+def _sizes_off(
+    side: Literal["queries", "keys"],
+    call: Call,
+    wanted: Float[Tensor, " t"],
+    places: Sequence[int],
+    tolerance: float,
+) -> Iterator[Discrepancy]:
+    """Where vectors grow otherwise than wanted: one finding of all heads, or one for each that does."""
+    x, respect = (call.q, "query scale") if side == "queries" else (call.k, "key scale")
+    norms = x.double().norm(dim=-1)
+    got = (norms / norms[..., :1]).nanmean(0)  # NaN for heads that were pruned.
+    off = (got / wanted - 1).abs() > tolerance
+    heads = off.any(1).nonzero()[:, 0].tolist()
+    together = len(heads) == int((~got.isnan()).any(1).sum())
+    for head in heads[:1] if together else heads:
+        at = int(off[head].nonzero()[0])
+        first, second = (f"grows {ratio:.5g} times" for ratio in (wanted[at].item(), got[head, at].item()))
+        note = f"from position {places[0]} to {places[at]}"
+        name = "" if together else f" of {owner((side, head), grouped=call.k.shape[1] < call.q.shape[1])}"
+        yield Discrepancy(f"{respect}{name}", first, second, note, head=None if together else head)
 
 
 def _gain(declared: LayerEncoding) -> float:

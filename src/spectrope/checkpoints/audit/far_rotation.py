@@ -58,17 +58,25 @@ class FarRotation:
 
     def findings(self) -> Iterator[Discrepancy]:
         """One finding of the layer, of one of its sides, or of each head that departs."""
-        if not bool(self._wrong([*self.turns]).any()):
+        every = [*self.turns]
+        wrong = [place for place in every if self._departs([place])]
+        if not wrong and not self._departs(every):
             return
-        for words, places in self._parts():
-            found = self._explained(places if bool(self._wrong(places).any()) else [*self.turns])
+        for words, places in self._parts(wrong):
+            together = (places, wrong, every, wrong[:1])
+            found = self._explained(next(some for some in together if some and self._departs(some)))
             head = places[0][1] if len(places) == 1 else None
             yield replace(found, what=f"{found.what}{words}", head=head)
 
-    def _parts(self) -> Iterator[tuple[str, Sequence[Place]]]:
-        """The heads that depart clearly, together where they are whole sides, and how they are called."""
+    def _parts(self, wrong: Sequence[Place]) -> Iterator[tuple[str, Sequence[Place]]]:
+        """The heads that depart, together where they are whole sides, and how they are called.
+
+        Args:
+            wrong: Heads that depart if they are looked at alone; others may depart clearly beside them.
+        """
         off = {place: self._distance(turn) for place, turn in self.turns.items()}
-        clear = [place for place, distance in off.items() if distance >= CLEAR * max(off.values())]
+        bound = CLEAR * max(off.values())
+        clear = [place for place, distance in off.items() if distance >= bound or place in wrong]
         for side in ("queries", "keys"):
             if clear == [place for place in self.turns if place[0] == side]:
                 yield f" of {side} alone", clear
@@ -89,6 +97,10 @@ class FarRotation:
 
     def _together(self, places: Sequence[Place]) -> Complex[Tensor, "t m"]:
         return reduce(torch.add, (self.turns[place] for place in places))
+
+    def _departs(self, places: Sequence[Place]) -> bool:
+        """Whether some heads together depart at any token."""
+        return bool(self._wrong(places).any())
 
     def _wrong(self, places: Sequence[Place]) -> Bool[Tensor, " t"]:
         """Tokens at which pairs of some heads together have turned by other angles than declared."""

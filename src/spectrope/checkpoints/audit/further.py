@@ -250,10 +250,11 @@ class FurtherPasses:
         tokens = min(FEWER, 3 * self.length // 4, switch - 1)
         if probe.declaration.model_type in POOLS or tokens < SHORT or fixed_positions(probe.inner):
             return
-        fewer = f"fewer {'positions' if is_sound_encoder(probe.inner) else 'tokens'} ({tokens})"
         kinds: dict[object, str] = {}
         for one in self.records:
             kinds.setdefault((one.stack, one.declared.describe(), one.declared.mask), one.module)
+        some = "" if len(kinds) == len(self.records) else ", one layer of each kind"
+        fewer = f"fewer {'positions' if is_sound_encoder(probe.inner) else 'tokens'} ({tokens}{some})"
         with attention_for(probe.model, tokens):
             sparse = full_attention_up_to(probe.inner) > 0
             modules = attention_modules(probe.inner) if sparse else [one.module for one in self.records]

@@ -15,7 +15,7 @@ class Impact:
         loss: Mean loss minus that of the corrected model, in nats per token; None if the model does not
             predict next tokens.
         lengths: Numbers of tokens read, ascending.
-        by_length: Divergence at each of these lengths.
+        by_length: Mean divergence over tokens from each length before, or the fourth token, to this one.
         layers: Number of layers, or of tables of positions, in which the finding was corrected together.
         reason: Why nothing was computed; "" if it was.
         rounding: Divergence that can be due to rounding.
@@ -47,10 +47,12 @@ class Impact:
         if self.harmless:
             return f"harmless: predictions are the same up to rounding over {self.lengths[-1]} tokens"
         tokens = "tokens of the text" if self.on_text else "tokens"
-        where = f"{self.by_length[0]:.2g} nats after {self.lengths[0]} {tokens}"
+        where = f"{self.by_length[0]:.2g} nats over the first {self.lengths[0]} {tokens}"
         if len(self.lengths) > 1:
-            where += f", {self.by_length[-1]:.2g} after {self.lengths[-1]}"
-        return f"next-token divergence {where}" + ("" if self.loss is None else f"; loss {self.loss:+.2g}")
+            where += f", {self.by_length[-1]:.2g} over tokens {self.lengths[-2]} to {self.lengths[-1] - 1}"
+        return f"mean next-token divergence {where}" + (
+            "" if self.loss is None else f"; loss {self.loss:+.2g}"
+        )
 
 
 IGNORED = Impact(reason="no code is known that would apply it")

@@ -71,3 +71,34 @@ def test_the_closing_line_says_what_one_token_behind_a_long_cache_shows():
     assert "One token after 94 others sees all keys that it is given, and its query is that of " in said[0]
     assert "One token after 94 others sees all keys that it is given. Not checked" in said[1]
     assert not any("one token after" in one for one in said)
+
+
+BESIDE = {
+    "num_beams": 4,
+    "guidance_scale": 1.5,
+    "prompt_lookup_num_tokens": 3,
+    "assistant_early_exit": 1,
+    "prefill_chunk_size": 7,
+    "repetition_penalty": 2.0,
+    "cache_implementation": "static",
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("field", BESIDE)
+def test_another_way_to_choose_tokens_changes_no_verdict(field, monkeypatch):
+    model = Exhibit("sound", "", "llama", of("501")).sound()
+    plain = audit(model, length=LENGTH)
+    own = model.generation_config
+    setattr(own, field, BESIDE[field])
+    found = audit(model, length=LENGTH)
+    assert found.serving_modes == plain.serving_modes
+    assert model.generation_config is own
+
+
+def test_exchanged_values_are_found_where_the_checkpoint_asks_for_beams(monkeypatch):
+    one = next(one for one in FAULTS.values() if one.mode == "static cache")
+    case = Exhibit("beams", "", one.family, of(one.code), one.inject, dict(one.declared), layers=None)
+    model = case.model(monkeypatch)
+    model.generation_config.num_beams = 4
+    assert "serving mode static cache" in {record.where for record in audit(model, length=one.length).records}

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import FAILURES, Call, Inputs
+from spectrope.checkpoints.adapters import FAILURES, Call, Inputs, plain_generation
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.serving.kernels import (
     AppliedCall,
@@ -198,24 +198,28 @@ class ServedModel:
             past = {"past_key_values": between(stop, out.past_key_values)}
 
     def generate(self, ids: Int[Tensor, "b t"], mask: Int[Tensor, "b t"], steps: int, **how: Any) -> Any:
-        """Decode so many tokens greedily behind prompts, in the library's own way."""
+        """Decode so many tokens greedily behind prompts, in the library's own way.
+
+        Beams, guidance and other ways to choose tokens that a checkpoint asks for are left aside.
+        """
         generate: Any = self.model.generate
         named, pad = {}, getattr(self.config, "pad_token_id", None) or 0
         if self.config.is_encoder_decoder and getattr(self.config, "decoder_start_token_id", None) is None:
             named["decoder_start_token_id"] = pad
-        return generate(
-            **named,
-            **how,
-            forced_eos_token_id=None,
-            suppress_tokens=[pad],  # whose positions some models do not count
-            input_ids=ids,
-            attention_mask=mask,
-            max_new_tokens=steps,
-            min_new_tokens=steps,
-            do_sample=False,
-            use_cache=True,
-            pad_token_id=pad,
-        )
+        with plain_generation(self.model):
+            return generate(
+                **named,
+                **how,
+                forced_eos_token_id=None,
+                suppress_tokens=[pad],  # whose positions some models do not count
+                input_ids=ids,
+                attention_mask=mask,
+                max_new_tokens=steps,
+                min_new_tokens=steps,
+                do_sample=False,
+                use_cache=True,
+                pad_token_id=pad,
+            )
 
     def applied(self, call: Call, row: int = 0) -> AppliedCall:
         """What a call's attention function applies in one row."""

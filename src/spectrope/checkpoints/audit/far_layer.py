@@ -111,7 +111,7 @@ class FarLayer:
     def _values(self) -> Iterator[Discrepancy]:
         """Where values change with the position, and should not."""
         v = self.far.v
-        if v is not None and not self.declared.values_vary and varies(v.double(), self.noise):
+        if v is not None and not self.record.declared.values_vary and varies(v.double(), self.noise):
             yield replace(values_differ(False), note=self._where)
 
     def _rotation(self) -> Iterator[Discrepancy]:

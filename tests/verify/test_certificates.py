@@ -238,6 +238,25 @@ class TestAudit:
         with pytest.raises(CertificateError, match=r"layers\[0\].verdict: is 'matches'"):
             checked(sealed(certificate), tmp_path)
 
+    @pytest.mark.parametrize(
+        ("name", "outcome", "holds"),
+        [
+            ("audit", "incomplete", True),
+            ("audit", "differs", True),
+            ("audit that differs", "incomplete", False),
+            ("audit that differs", "matches", False),
+        ],
+    )
+    def test_an_audit_ends_no_better_than_its_layers(self, name, outcome, holds, tmp_path):
+        certificate = read(name)
+        certificate["claim"]["outcome"] = outcome
+        if holds:
+            proof = checked(sealed(certificate), tmp_path)
+            assert f"the audit ended with {outcome!r}" in proof.assumed[-1]
+            return
+        with pytest.raises(CertificateError, match=r"claim\.outcome: is better than 'differs'"):
+            checked(sealed(certificate), tmp_path)
+
     def test_a_match_needs_evidence(self, tmp_path):
         certificate = read("audit that differs")
         for layer in certificate["claim"]["layers"]:

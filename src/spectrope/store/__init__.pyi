@@ -9,6 +9,7 @@ __all__ = [
     "PackedRun",
     "Run",
     "append_record",
+    "check_certificate",
     "check_folders",
     "check_place",
     "disk_errors",
@@ -30,7 +31,7 @@ __all__ = [
     "write_parquet",
 ]
 
-from .certificates import Certified, weights_and_config, write_certificate
+from .certificates import Certified, check_certificate, weights_and_config, write_certificate
 from .check import CheckedFolder, check_folders, set_aside
 from .errors import disk_errors
 from .files import replace_file, require_file, write_parquet

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from spectrope.core import ConfigError, __version__
 from spectrope.store.errors import disk_errors
 from spectrope.store.files import replace_file
+from spectrope.store.run import check_place
 
 FORMAT = "spectrope certificate 1"
 
@@ -58,6 +59,31 @@ def write_certificate(path: Path, certified: Certified, target: str, inputs: Ite
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda place: place.write_bytes(content))
+
+
+def check_certificate(path: Path) -> None:
+    """Refuse a place for a certificate that cannot be written, or that holds something else.
+
+    Raises:
+        ConfigError: If its suffix is not .json, or the file exists and is no certificate.
+        StoreError: If it lies in a run's folder, or cannot be written or read.
+    """
+    if path.suffix.lower() != ".json":
+        raise ConfigError(f"a certificate is saved as .json; got {path.name!r}.")
+    check_place(path)
+    if path.exists() and not _is_certificate(path):
+        raise ConfigError(f"{path} exists and is no certificate, so it is not replaced; choose another name.")
+
+
+def _is_certificate(path: Path) -> bool:
+    """Whether a file holds one, of any version of the format."""
+    with disk_errors(path, "read"):
+        content = path.read_bytes()
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and str(record.get("format")).startswith(FORMAT.rstrip("0123456789"))
 
 
 def weights_and_config(folder: Path) -> list[Path]:

@@ -44,7 +44,7 @@ from spectrope.fast import (
     table,
 )
 from spectrope.front import run_or_checkpoint
-from spectrope.store import Certified, Run, weights_and_config, write_certificate
+from spectrope.store import Certified, Run, check_certificate, weights_and_config, write_certificate
 
 TOKENS = 512
 
@@ -90,6 +90,8 @@ class PlanCommand(Checkpoints):
     def run(self) -> None:
         """Measure the range of each head's logits, and print the kernel chosen for it."""
         require(self.examples >= 2, self, "examples", "at least 2")
+        if self.certificate is not None:
+            check_certificate(self.certificate)
         costs = DEFAULT if self.costs is None else read_costs(self.costs)
         aim = PlanAim(length=self.length, tolerance=self.tolerance, costs=costs)
         target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)

@@ -5,6 +5,7 @@ import re
 import polars
 import pytest
 import torch
+import transformers
 from tests.checkpoints.audit.families import FAMILIES, llama
 from torch import nn
 from transformers import (
@@ -17,6 +18,7 @@ from transformers import (
 )
 
 from spectrope.checkpoints.audit import audit, diff
+from spectrope.checkpoints.audit.page import render_audit
 from spectrope.checkpoints.audit.run import default_length
 from spectrope.checkpoints.audit.text import COLUMNS, closing
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -40,7 +42,32 @@ def test_a_folder_is_audited_with_the_command_s_options(folder):
     found = audit(folder, dtype="bfloat16", layers="2:", length=32, serving_modes=True, device="cpu")
     assert (found.dtype, [layer.layer for layer in found.layers]) == ("bfloat16", [2, 3])
     assert found.serving_modes
-    assert audit(str(folder), layers=slice(0, 1), length=16).ok
+    some = audit(str(folder), layers=slice(0, 1), length=16)
+    assert (some.ok, some.omitted) == (True, ("1", "2", "3"))
+    assert closing(some).startswith("Layer 0 applies what the configuration declares, in everything")
+    assert "Not checked: " in closing(some)
+    assert "layers 1–3, which were not loaded; " in closing(some)
+    assert "not checked: layers 1–3, which were not loaded" in str(some)
+
+
+def test_layers_that_were_not_loaded_are_named_by_stack(tmp_path):
+    FAMILIES["t5"]().save_pretrained(tmp_path)
+    some = audit(tmp_path, layers="1:", length=16, serving_modes=False)
+    assert some.omitted == ("encoder 0", "decoder 0")
+    assert closing(some).startswith("Layers encoder 1, decoder 1 apply what")
+    part = audit(tmp_path, part="encoder", layers="1:", length=16, serving_modes=False)
+    assert part.omitted == ("0",)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_the_implementation_of_attention_is_named(implementation):
+    model = llama()
+    model.set_attn_implementation(implementation)
+    found = audit(model, length=16, serving_modes=False)
+    with_it = f"with {implementation} attention of transformers {transformers.__version__}"
+    assert str(found).splitlines()[0].endswith(f"16 positions in float32, {with_it}")
+    assert f"in float32, {with_it}." in render_audit(found)
+    assert f"; implementations of attention other than {implementation}; " in closing(found)
 
 
 def test_the_closing_line_names_attention_that_was_not_run():
@@ -56,7 +83,10 @@ def test_the_closing_line_names_attention_that_was_not_run():
 
 def test_a_string_is_the_table(found):
     lines = str(found).splitlines()
-    assert lines[0] == "SmolLM3ForCausalLM (smollm3), 32 positions in float32"
+    assert lines[0] == (
+        "SmolLM3ForCausalLM (smollm3), 32 positions in float32, with sdpa attention of transformers "
+        f"{transformers.__version__}"
+    )
     assert lines[1].split() == ["layer", "position", "effective", "mask", "verdict"]
     assert lines[3].split() == ["0", "relative", "rotary,", "base", "2e+06", "causal", "matches"]
     notes = [line for line in lines if line.startswith("note: ")]

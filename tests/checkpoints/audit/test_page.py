@@ -1,17 +1,21 @@
 """The page of an audit, as text and in a real browser."""
 
+import html
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from selenium.webdriver import Chrome
-from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
+from tests.checkpoints.audit.families import FAMILIES, GROUPED, ROPES, build, llama
+from tests.checkpoints.audit.zoo import Variant
+from tests.checkpoints.audit.zoo import build as of_zoo
 from tests.figures.browser import browser, open_page
 from tests.figures.test_browser import OVERFLOW, assert_sound
 
 from spectrope.checkpoints.audit import Audit, audit
 from spectrope.checkpoints.audit.figures import HEADS, kernel_panels, pair_panels, slope_panels
-from spectrope.checkpoints.audit.page import reached, reaches, render_audit, stretches, write_audit
+from spectrope.checkpoints.audit.page import reached, reaches, render_audit, write_audit
+from spectrope.checkpoints.audit.text import closing, reasons, stretches
 
 LONG = 160
 
@@ -174,3 +178,35 @@ def test_the_page_leads_with_a_difference_beside_the_layers():
     page = render_audit(audit(llama(use_logn_attn=True), length=32, serving_modes=False))
     summary = page[page.index('<p class="summary">') :].partition("</p>")[0]
     assert summary.index("differs</span> beside the layers") < summary.index("matches</span> 2 layers")
+
+
+UNEVEN = {
+    "a stack that is not read": ("incomplete", lambda: of_zoo(Variant("longt5", "seq2seq"))),
+    "layers without attention": ("matches", lambda: of_zoo(Variant("bamba", "causal"))),
+    "cross-attention": (
+        "matches",
+        lambda: build("Mllama", config="TextConfig", **GROUPED | {"cross_attention_layers": [1]}),
+    ),
+    "an ignored field": ("differs", lambda: llama(attention_multiplier=0.5)),
+}
+
+
+@pytest.mark.parametrize(("outcome", "make"), UNEVEN.values(), ids=UNEVEN)
+def test_the_page_gives_the_outcome_and_every_reason_of_the_text(outcome, make):
+    found = replace(audit(make(), length=48, serving_modes=False), notes=("a conversion would round",))
+    page = html.unescape(render_audit(found))
+    assert found.outcome == outcome
+    assert reasons(found)
+    for where, why in [*reasons(found), ("note", "a conversion would round")]:
+        assert f"<li><strong>{where}</strong><div><p>{why}</p></div></li>" in page
+        assert f"{where}: {why}" in str(found)
+        assert f"<li>{where}: {why}</li>" in html.unescape(found._repr_html_())
+    summary = page[page.index('<p class="summary">') :].partition("</p>")[0]
+    assert ("what the configuration declares, in everything that was tested" in summary) == found.ok
+    assert found.ok or f"{outcome}</span> beside the layers, " in summary
+
+
+def test_of_layers_that_do_not_run_on_tokens_alone_nothing_is_said_of_their_kernel():
+    found = audit(UNEVEN["cross-attention"][1](), length=48, serving_modes=False)
+    assert "layers.1: no softmax attention ran on tokens alone, so not audited" in str(found)
+    assert closing(found).startswith("Layer 0 applies what the configuration declares")

@@ -61,7 +61,7 @@ class TestTemperature:
 def test_decays_that_tokens_gate_are_left_out_by_layer(family):
     result = audit(build(Variant(family, "causal")), length=LENGTH)
     assert len(result.without) == 1
-    assert "no softmax attention, so not audited" in str(result)
+    assert "no softmax attention ran on tokens alone, so not audited" in str(result)
 
 
 @pytest.mark.parametrize("family", ["gemma4_text", "lfm3"])

@@ -25,12 +25,11 @@ def saved(tmp_path, model, **changes):
     return folder
 
 
-def fixed(tmp_path, folder):
+def fixed(tmp_path, folder, *options):
     """Exit code, and the corrected configuration if one was written."""
     before = (folder / "config.json").read_bytes()
-    code = main(
-        ("audit", str(folder), "--length", "48", "--without-serving-modes", "--fix", str(tmp_path / "out"))
-    )
+    words = ("audit", str(folder), "--length", "48", "--without-serving-modes")
+    code = main((*words, "--fix", str(tmp_path / "out"), *options))
     assert (folder / "config.json").read_bytes() == before
     path = tmp_path / "out" / "config.json"
     assert [one.name for one in (tmp_path / "out").iterdir()] == ["config.json"] if path.is_file() else True
@@ -99,3 +98,31 @@ def test_outputs_that_hold_anything_and_inputs_that_are_no_folder_are_refused(tm
     assert main(("audit", str(folder), "--layers", "0:1", "--fix", str(tmp_path / "out"))) == BAD_INPUT
     assert "--fix corrects a configuration for all layers; leave out --layers." in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_record_says_what_was_written(tmp_path, capsys):
+    folder = saved(tmp_path, FAMILIES["llama-default"](), rope_theta=10000.0)
+    assert fixed(tmp_path, folder, "--json")[0] == 1
+    assert json.loads(capsys.readouterr().out)["fix"] == {
+        "path": str(tmp_path / "out" / "config.json"),
+        "changes": ["rope_theta: 10000.0 becomes absent"],
+        "meaning": "declares what the model applies",
+        "outcome": "matches",
+        "in_code": [],
+        "reason": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "reason"),
+    [
+        ({}, 0, "Nothing differs, so no configuration was written."),
+        ({"attention_multiplier": 0.5}, 1, "No edit of config.json that was tried reduces the findings; "),
+    ],
+)
+def test_the_record_says_why_nothing_was_written(fields, code, reason, tmp_path, capsys):
+    assert fixed(tmp_path, saved(tmp_path, FAMILIES["llama-default"](), **fields), "--json") == (code, None)
+    fix = json.loads(capsys.readouterr().out)["fix"]
+    assert (fix["path"], fix["outcome"], fix["changes"]) == (None, None, [])
+    assert fix["reason"].startswith(reason)
+    assert len(fix["in_code"]) == code

@@ -76,7 +76,7 @@ def test_layers_that_do_not_attend_are_named():
     found = audit(model_of("lfm2"), length=LENGTH)
     assert found.without == ("layers.0",)
     assert judged(found) == ("partly", "layers without softmax attention")
-    assert "layers.0: no softmax attention, so not audited" in str(found)
+    assert "layers.0: no softmax attention ran on tokens alone, so not audited" in str(found)
 
 
 def test_a_stack_that_is_not_read_leaves_the_answer_incomplete():

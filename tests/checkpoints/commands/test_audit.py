@@ -6,6 +6,7 @@ import shlex
 import shutil
 
 import pytest
+import transformers
 from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
 
@@ -14,6 +15,7 @@ from spectrope.console.terminal import console
 
 RECORD = {
     "ok",
+    "outcome",
     "findings",
     "model",
     "architecture",
@@ -39,6 +41,9 @@ RECORD |= {
     "further",
     "ignored",
     "served_tokens",
+    "omitted",
+    "attention",
+    "transformers",
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach", "far"}
@@ -134,6 +139,7 @@ def test_a_slice_of_layers_keeps_their_numbers(checkpoints, capsys):
     arguments = ("audit", str(checkpoints / "deep"), "--layers", "2:", "--length", "32", "--json")
     assert main((*arguments, "--contents", "3", "--device", "cpu")) == 0
     read = json.loads(capsys.readouterr().out)
+    assert read["omitted"] == ["0", "1"]
     assert [layer["layer"] for layer in read["layers"]] == [2, 3]
     assert [layer["position"] for layer in read["layers"]] == ["relative", "NoPE"]
 
@@ -179,7 +185,9 @@ def test_the_schema_of_the_record_is_stable(checkpoints, capsys):
 def test_json_is_the_whole_record(checkpoints, capsys):
     assert main(("audit", str(checkpoints / "one"), "--length", "32", "--json")) == 0
     read = json.loads(capsys.readouterr().out)
-    assert read["ok"] is True
+    assert (read["ok"], read["outcome"]) == (True, "matches")
+    assert (read["attention"], read["transformers"]) == (["sdpa"], transformers.__version__)
+    assert (read["omitted"], "fix" in read) == ([], False)
     assert [layer["verdict"] for layer in read["layers"]] == ["matches", "matches"]
     assert len(read["layers"][0]["effective"]["turning"]["frequencies"]) == 8
 
@@ -190,6 +198,8 @@ def test_an_undeclared_layer_gets_its_reason(checkpoints, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(config | {"position_embedding_type": "none"}))
     assert main(("audit", str(tmp_path), "--length", "16")) == 3
     assert "positions are added that the configuration does not declare" in capsys.readouterr().out
+    assert main(("audit", str(tmp_path), "--length", "16", "--json")) == 3
+    assert json.loads(capsys.readouterr().out)["outcome"] == "incomplete"
 
 
 def test_diff_of_two_checkpoints(checkpoints, capsys):
@@ -267,3 +277,47 @@ def test_a_fix_of_what_matches_writes_nothing_and_says_so(checkpoints, tmp_path,
     assert main(words) == 0
     assert "Nothing differs, so no configuration was written." in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
+
+
+def test_a_certificate_replaces_no_other_file(checkpoints, tmp_path, capsys):
+    folder = tmp_path / "model"
+    shutil.copytree(checkpoints / "one", folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (tmp_path / "list.json").write_text("[]")
+    refused = {
+        folder / "config.json": "exists and is no certificate, so it is not replaced; choose another name.",
+        tmp_path / "list.json": "exists and is no certificate, so it is not replaced; choose another name.",
+        folder / "model.safetensors": "a certificate is saved as .json; got 'model.safetensors'.",
+    }
+    words = ("audit", str(folder), "--length", "16", "--without-serving-modes", "--certificate")
+    for path, why in refused.items():
+        assert main((*words, str(path))) == BAD_INPUT
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err.count("\n"), why in shown.err) == ("", 1, True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    for _ in range(2):
+        assert main((*words, str(tmp_path / "certificate.json"))) == 0
+
+
+def test_the_certificate_of_some_layers_names_them(checkpoints, tmp_path, capsys):
+    path, folder = tmp_path / "some.json", str(checkpoints / "deep")
+    words = ("audit", folder, "--layers", "1:3", "--length", "16", "--certificate", str(path))
+    assert main(words) == 0
+    closed = " ".join(capsys.readouterr().out.split())
+    assert "Layers 1–2 apply what the configuration declares, in everything" in closed
+    assert "layers 0, 3, which were not loaded; " in closed.partition("Not checked: ")[2]
+    assert main(("verify", str(path))) == 0
+    assert f"of kind 'audit', of {folder}, layers 1–2 alone, without layers 0, 3" in capsys.readouterr().out
+
+
+def test_the_certificate_has_the_outcome_of_the_audit(checkpoints, tmp_path, capsys):
+    folder, path = tmp_path / "model", tmp_path / "certificate.json"
+    shutil.copytree(checkpoints / "one", folder)
+    fields = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(fields | {"attention_multiplier": 0.5}))
+    assert main(("audit", str(folder), "--length", "16", "--certificate", str(path))) == 1
+    claim = json.loads(path.read_text())["claim"]
+    assert (claim["outcome"], {one["verdict"] for one in claim["layers"]}) == ("differs", {"matches"})
+    capsys.readouterr()
+    assert main(("verify", str(path))) == 0
+    assert "the audit ended with 'differs' by what it found beside these layers" in capsys.readouterr().out

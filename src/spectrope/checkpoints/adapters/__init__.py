@@ -24,6 +24,7 @@ from spectrope.checkpoints.adapters.inputs import (
     short_length,
     trained_length,
 )
+from spectrope.checkpoints.adapters.interface import attention_implementations
 from spectrope.checkpoints.adapters.load import drawn_weights, ignored_weights, open_model, require_own_head
 from spectrope.checkpoints.adapters.packing import sequences_told_apart
 from spectrope.checkpoints.adapters.record import recorded
@@ -37,7 +38,7 @@ from spectrope.checkpoints.adapters.sites import (
     linear_weight,
     rest_of,
 )
-from spectrope.checkpoints.adapters.slices import parse_layers
+from spectrope.checkpoints.adapters.slices import omitted_layers, parse_layers
 from spectrope.checkpoints.adapters.sounds import fixed_positions, is_sound_encoder, scale_of
 from spectrope.checkpoints.adapters.structure import (
     block_of,
@@ -69,6 +70,7 @@ __all__ = [
     "Role",
     "Tokenizer",
     "after",
+    "attention_implementations",
     "before",
     "block_of",
     "blocks_of",
@@ -93,6 +95,7 @@ __all__ = [
     "is_sound_encoder",
     "layer_name",
     "linear_weight",
+    "omitted_layers",
     "open_model",
     "open_tokenizer",
     "ordinary_token",

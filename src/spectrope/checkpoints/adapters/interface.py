@@ -174,6 +174,13 @@ def distinct_configs(model: nn.Module) -> list[Any]:
     return list({id(config): config for config in configs}.values())
 
 
+def attention_implementations(model: nn.Module) -> tuple[str, ...]:
+    """Names of the library's implementations of attention that a model asks for; none of a module of your
+    own."""
+    asked = (getattr(config, "_attn_implementation_internal", None) for config in distinct_configs(model))
+    return tuple(sorted({name for name in asked if name}))
+
+
 def _record(
     module: nn.Module,
     query: Tensor,

@@ -133,7 +133,7 @@ def _sliced(
             f"{missing[0]}; take layers from 0 on."
         )
     check_weights_of(model, source, loaded)
-    renumber(model, chosen)
+    renumber(model, chosen, config)
     config._name_or_path = model.config._name_or_path = source
     model.whole_config = config
     return model.eval()

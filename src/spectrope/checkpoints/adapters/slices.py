@@ -159,8 +159,15 @@ def read_layers(source: str, chosen: Chosen, **where: Any) -> dict[str, Tensor]:
     return lent | tensors
 
 
-def renumber(model: nn.Module, chosen: Chosen) -> None:
-    """Give the layers the numbers that they have in the whole model."""
+def renumber(model: nn.Module, chosen: Chosen, config: Any) -> None:
+    """Give the layers the numbers that they have in the whole model, and remember which are missing.
+
+    Args:
+        model: Of the chosen layers alone.
+        chosen: The layers.
+        config: Of the whole model.
+    """
+    text = config.get_text_config()
     lists = [
         (name, module)
         for name, module in model.named_modules()
@@ -168,10 +175,21 @@ def renumber(model: nn.Module, chosen: Chosen) -> None:
     ]
     for stack, numbers in chosen.stacks.items():
         inside = (module for name, module in lists if not stack or stack in name.split("."))
-        layers = next(module for module in inside if len(module) == len(numbers))
+        layers: Any = next(module for module in inside if len(module) == len(numbers))
         blocks = list(layers)
         layers._modules.clear()
         layers._modules.update({str(number): block for number, block in zip(numbers, blocks, strict=True)})
+        every = range(getattr(text, chosen.fields[stack]))
+        layers.omitted_layers = [number for number in every if number not in numbers]
+
+
+def omitted_layers(model: nn.Module) -> tuple[str, ...]:
+    """Names of the layers that were not loaded, such as "2" or "encoder 2"; none of a whole model."""
+    return tuple(
+        f"{layer_name(f'{name}.{number}')[0]} {number}".strip()
+        for name, module in model.named_modules()
+        for number in getattr(module, "omitted_layers", ())
+    )
 
 
 def _files(source: str, chosen: Chosen, where: dict[str, Any]) -> Iterator[tuple[Path, list[str] | None]]:

@@ -15,7 +15,15 @@ from spectrope.checkpoints.audit.figures import (
 )
 from spectrope.checkpoints.audit.reach import PairReach, Reach
 from spectrope.checkpoints.audit.rotary import rounded
-from spectrope.checkpoints.audit.text import closing, extent, layer_rows, not_checked
+from spectrope.checkpoints.audit.text import (
+    arithmetic,
+    closing,
+    extent,
+    layer_rows,
+    not_checked,
+    reasons,
+    stretches,
+)
 from spectrope.figures import Section, rendered, write_page
 
 LEAST = 300
@@ -64,7 +72,9 @@ def render_audit(audit: Audit, command: str = "") -> str:
         closing=closing(audit),
         unlooked=not_checked(audit),
         extent=extent(audit),
+        arithmetic=arithmetic(audit),
         counts=_counts(audit),
+        reasons=reasons(audit),
         rows=[_row(layer) for layer in layer_rows(audit)],
         reaches=reaches(audit),
         reached=reached(audit),
@@ -120,17 +130,6 @@ def _reached(reach: Reach) -> list[Reached]:
         for what, group in groups.items()
         if group
     ]
-
-
-def stretches(numbers: Sequence[int]) -> str:
-    """Ascending numbers with neighbours joined: "0–3, 7"."""
-    ends: list[list[int]] = []
-    for number in numbers:
-        if ends and ends[-1][1] == number - 1:
-            ends[-1][1] = number
-        else:
-            ends.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in ends)
 
 
 def _wavelengths(pairs: Sequence[PairReach]) -> str:

@@ -250,6 +250,10 @@ class Audit:
         unseen: Parts of a model of texts that take pictures or sounds and were not audited, "" for none.
         serving_modes: A record per serving mode that was looked at.
         served_tokens: Tokens that those took, 0 if there are none.
+        omitted: Names of the layers that were not loaded.
+        attention: Names of the library's implementations of attention with which the model ran; none for a
+            module of your own.
+        transformers: Version of that library, "" for a module of your own.
         unserved: Serving modes that were not looked at though nobody left them out, and why.
         unexercised: Inputs of the architecture that change its kernels and were not given, in words.
         further: Those that further passes had, in words.
@@ -285,6 +289,9 @@ class Audit:
     further: tuple[str, ...] = ()
     ignored: tuple[IgnoredRecord, ...] = ()
     served_tokens: int = 0
+    omitted: tuple[str, ...] = ()
+    attention: tuple[str, ...] = ()
+    transformers: str = ""
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -386,7 +393,8 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
         findings = [dataclasses.asdict(record) for record in self.records]
-        values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
+        summary = {"ok": self.ok, "outcome": self.outcome, "findings": findings}
+        values = {**summary, **dataclasses.asdict(self)}
         del values["impacts"]
         of_tokens = [*values["layers"], *values["indexers"]]
         for record, one in zip((*self.layers, *self.indexers), of_tokens, strict=True):

@@ -42,6 +42,29 @@ class Repair:
     audit: Audit | None
     in_code: tuple[str, ...]
 
+    def to_dict(self) -> ConfigFields:
+        """JSON-ready values, with the outcome of the second audit in its place."""
+        return {
+            "path": None if self.path is None else str(self.path),
+            "changes": list(self.changes),
+            "meaning": self.meaning,
+            "outcome": None if self.audit is None else self.audit.outcome,
+            "in_code": list(self.in_code),
+            "reason": self.reason,
+        }
+
+    @property
+    def reason(self) -> str:
+        """Why nothing was written, or ""."""
+        if self.path is not None:
+            return ""
+        if not self.in_code:
+            return "Nothing differs, so no configuration was written."
+        return "No edit of config.json that was tried reduces the findings; nothing was written."
+
+
+NOTHING = Repair(None, (), "", None, ())  # Of an audit in which nothing differs.
+
 
 def check_out(out: Path) -> None:
     """Refuse a folder for a corrected configuration that holds anything.

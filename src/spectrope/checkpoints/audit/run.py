@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import (
     POOLS,
+    attention_implementations,
     declared_config,
     evaluating,
     fixed_positions,
     is_sound_encoder,
+    omitted_layers,
     open_model,
     parse_layers,
     runs_at,
@@ -50,7 +53,6 @@ from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit, VisionRecord
 from spectrope.checkpoints.audit.scales import compare_scales
 from spectrope.checkpoints.audit.serving import (
-    MERGED,
     by_default,
     not_decoded,
     served_model,
@@ -220,10 +222,10 @@ def _audit(
             firsts = {
                 f"{_prefix(model, inner)}{one.table}": int(one.rows[0]) for one in absolutes if one.table
             }
-            served, notes, undecoded = (), (), ()
+            served, notes = (), ()
             if wanted:
                 whole = served_model(model, names, firsts, noise, seed, tokens, length - 2)
-                served, undecoded = tuple(serving_records(whole)), not_decoded(whole)
+                served = (*serving_records(whole), *not_decoded(whole))
                 if serving_modes is None:
                     served = tuple(by_default(whole, one) for one in served)
                 notes = conversion_notes(whole) if right else ()
@@ -231,8 +233,7 @@ def _audit(
         measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)
     blocks = (IN_BLOCKS,) if served and full_attention_up_to(inner) else ()
-    required = serving_modes or False
-    refused = tuple(one for one in served if one.reason and (one.reason == MERGED or not required))
+    refused = () if serving_modes else tuple(one for one in served if one.reason)
     return Audit(
         model=shown_name(model),
         architecture=declaration.model_type,
@@ -247,7 +248,7 @@ def _audit(
         served_tokens=tokens if served else 0,
         unserved=(LATER,)
         if serving_modes is None and not right and not sounds
-        else (*map(str, refused), *undecoded, *blocks, *(uncrossed(compared, tokens) if served else ())),
+        else (*map(str, refused), *blocks, *(uncrossed(compared, tokens) if served else ())),
         notes=notes,
         unread=probed.unread,
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
@@ -268,6 +269,8 @@ def _audit(
         indexers=indexed,
         further=tuple(passes.had),
         ignored=(*unread_fields(inner, declaration, compared), *unread_weights(model, modules)),
+        omitted=omitted_layers(model),
+        **_library(model),
     )
 
 
@@ -323,7 +326,14 @@ def _of_tower(model: nn.Module, batch: int, seed: int) -> Audit:
         absolutes=(),
         layers=(),
         vision=records,
+        **_library(model),
     )
+
+
+def _library(model: nn.Module) -> dict[str, Any]:
+    """What the library runs the attention of a model with, and its version."""
+    attention = attention_implementations(model)
+    return {"attention": attention, "transformers": version("transformers") if attention else ""}
 
 
 def _require_sound(

@@ -1,5 +1,6 @@
 """An audit as a table in words: for the terminal, a string, a notebook and a frame."""
 
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verdict", "reason")
 SEEN = (
-    "Every layer applies what the configuration declares, in everything that was tested: rotation, factor "
-    "and mask of every head, norms of queries and keys, biases and their tables, caps and sinks of logits, "
-    "values (which must not depend on the position), absolute terms"
+    "what the configuration declares, in everything that was tested: rotation, factor and mask of every "
+    "head, norms of queries and keys, biases and their tables, caps and sinks of logits, values (which must "
+    "not depend on the position), absolute terms"
 )
 PICTURES = (
     "Every layer of the vision tower applies the declared rotation by row and column, in everything that was "
@@ -23,6 +24,7 @@ LONG = "one token after"  # Begins the name of a serving mode in which the keys 
 BEAMS = "beam search"  # A serving mode of which outputs alone are compared.
 KEYS_ALONE = ", keys alone"  # Ends it where its query is not compared.
 UNREAD = "its form of attention is not supported"
+NO_SOFTMAX = "no softmax attention ran on tokens alone, so not audited"
 PARTLY = "it takes a further softmax, of a form that is not supported"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
 
@@ -85,8 +87,44 @@ def layer_rows(audit: "Audit") -> list[dict[str, str]]:
 
 
 def title(audit: "Audit") -> str:
-    """Model, length and arithmetic."""
-    return f"{audit.model} ({audit.architecture}), {extent(audit)} in {audit.dtype}"
+    """Model, length and what it ran with."""
+    return f"{audit.model} ({audit.architecture}), {extent(audit)} in {arithmetic(audit)}"
+
+
+def arithmetic(audit: "Audit") -> str:
+    """Type of the arithmetic, and the library's attention."""
+    names = ", ".join(audit.attention)
+    return audit.dtype + (f", with {names} attention of transformers {audit.transformers}" if names else "")
+
+
+def subject(audit: "Audit") -> str:
+    """The model, and which of its layers were audited where others were not loaded."""
+    if not audit.omitted:
+        return audit.model
+    loaded = layers_named(one.name for one in audit.layers)
+    return f"{audit.model}, {loaded} alone, without {layers_named(audit.omitted)}"
+
+
+def layers_named(names: Iterable[str]) -> str:
+    """Layers in words, neighbours joined: "layer 3", "layers 0–3, 7" or "layers encoder 0, decoder 0–1"."""
+    stacks: dict[str, list[int]] = {}
+    distinct = sorted(set(names), key=lambda name: int(name.rpartition(" ")[2]))
+    for name in distinct:
+        stack, _, number = name.rpartition(" ")
+        stacks.setdefault(stack, []).append(int(number))
+    told = ", ".join(f"{stack} {stretches(numbers)}".strip() for stack, numbers in stacks.items())
+    return f"layer{'s' if len(distinct) > 1 else ''} {told}"
+
+
+def stretches(numbers: Sequence[int]) -> str:
+    """Ascending numbers with neighbours joined: "0–3, 7"."""
+    ends: list[list[int]] = []
+    for number in numbers:
+        if ends and ends[-1][1] == number - 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in ends)
 
 
 def extent(audit: "Audit") -> str:
@@ -110,8 +148,8 @@ def reasons(audit: "Audit") -> list[tuple[str, str]]:
     refused = [(f"serving mode {one.mode}", one.reason) for one in audit.serving_modes if one.reason]
     read = {layer.module for layer in audit.layers}
     unread = [(module, PARTLY if module in read else UNREAD) for module in audit.unread]
-    without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
-    unserved = [("not checked", one) for one in (*audit.unserved, audit.unseen) if one]
+    without = [(", ".join(audit.without), NO_SOFTMAX)] if audit.without else []
+    unserved = [("not checked", one) for one in (*_omitted(audit), *audit.unserved, audit.unseen) if one]
     return [*findings, *others, *_absolutes(audit), *refused, *unread, *without, *unserved]
 
 
@@ -133,6 +171,7 @@ def _of_pictures(audit: "Audit") -> str:
     unseen += "" if exercised else "outputs of attention functions; "
     if any(one.origin is None for one in _turnings(audit)):
         unseen += "the first position; "
+    unseen += "".join(f"{one}; " for one in _elsewhere(audit))
     return (
         f"{PICTURES}{tried}, on one picture of {rows} × {columns} patches. Not checked there: {unseen}"
         "pictures of other sizes, several at once and videos; learned positions; norms of queries and keys; "
@@ -167,7 +206,27 @@ def _of_texts(audit: "Audit") -> str:
     beside = f"{_linear(audit)}{_indexing(audit)}"
     beyond = beyond_length(audit, _in_tables(audit))
     unseen = "; ".join([*beyond, *_unserved(audit), *_untried(audit)])
-    return f"{SEEN}{tried}.{further}{alike}{beside} Not checked: {unseen}."
+    return f"{_applying(audit)} {SEEN}{tried}.{further}{alike}{beside} Not checked: {unseen}."
+
+
+def _applying(audit: "Audit") -> str:
+    """Which layers apply what is declared, as the beginning of a sentence."""
+    if not audit.omitted and not audit.without:
+        return "Every layer applies"
+    names = layers_named(one.name for one in audit.layers)
+    return f"L{names[1:]} {'apply' if names.startswith('layers') else 'applies'}"
+
+
+def _omitted(audit: "Audit") -> list[str]:
+    """Layers that were not loaded."""
+    verb = "was" if len(audit.omitted) == 1 else "were"
+    return [f"{layers_named(audit.omitted)}, which {verb} not loaded"] if audit.omitted else []
+
+
+def _elsewhere(audit: "Audit") -> list[str]:
+    """What the library could run the attention with instead."""
+    names = ", ".join(audit.attention)
+    return [f"implementations of attention other than {names}"] if names else []
 
 
 def not_checked(audit: "Audit") -> str:
@@ -178,7 +237,7 @@ def not_checked(audit: "Audit") -> str:
 
 def _unserved(audit: "Audit") -> list[str]:
     """Serving modes and parts of the model that were not looked at."""
-    return [one for one in (*_modes(audit), *audit.unserved, audit.unseen) if one]
+    return [one for one in (*_omitted(audit), *_modes(audit), *audit.unserved, audit.unseen) if one]
 
 
 def _modes(audit: "Audit") -> list[str]:
@@ -190,7 +249,7 @@ def _untried(audit: "Audit") -> list[str]:
     """Attention functions and inputs that were not tried, and weights."""
     names = ", ".join(audit.untried)
     functions = [f"the attention function of {names}, which was not run"] if names else []
-    return [*functions, *audit.unexercised, WEIGHTS]
+    return [*functions, *_elsewhere(audit), *audit.unexercised, WEIGHTS]
 
 
 def _linear(audit: "Audit") -> str:
@@ -263,7 +322,8 @@ def as_html(audit: "Audit") -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in shown_rows(audit)
     )
-    items = "".join(f"<li>{escape(f'{where}: {why}')}</li>" for where, why in reasons(audit))
+    explained = [*reasons(audit), *(("note", note) for note in audit.notes)]
+    items = "".join(f"<li>{escape(f'{where}: {why}')}</li>" for where, why in explained)
     items = f"<ul>{items}</ul>" if items else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<p>{escape(title(audit))}</p>{table}{items}"

@@ -13,8 +13,16 @@ from spectrope.checkpoints.adapters import checkpoint_folder, declared_config, e
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.audit.predictions import LONGEST
-from spectrope.checkpoints.audit.repair import Repair, check_out, repair
-from spectrope.checkpoints.audit.text import SHOWN, closing, not_checked, reasons, shown_rows, title
+from spectrope.checkpoints.audit.repair import NOTHING, Repair, check_out, repair
+from spectrope.checkpoints.audit.text import (
+    SHOWN,
+    closing,
+    not_checked,
+    reasons,
+    shown_rows,
+    subject,
+    title,
+)
 from spectrope.checkpoints.audit.witness import certified_audit
 from spectrope.checkpoints.gguf import FileAudit, audit_gguf, is_gguf
 from spectrope.checkpoints.gguf.records import COLUMNS
@@ -39,7 +47,7 @@ from spectrope.console import (
 )
 from spectrope.core import ConfigError
 from spectrope.figures import check_page
-from spectrope.store import weights_and_config, write_certificate
+from spectrope.store import check_certificate, weights_and_config, write_certificate
 
 MISMATCH = 1
 EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
@@ -121,16 +129,21 @@ class Audit(Checkpoints):
         )
         if self.out is not None:
             check_page(self.out)
+        if self.certificate is not None:
+            check_certificate(self.certificate)
         if self.fix is not None:
             if self.part is not None:
                 raise ConfigError("--fix corrects the configuration of a whole model; leave out --part.")
             check_fix(Path(self.model), self.fix, self.layers)
         model = self.open(self.model, self.layers, part=self.part, by_layer=True)
         audit = self._audited(model)
-        if self.json:
-            print_json(audit.to_dict())
-        else:
+        if not self.json:
             show(audit)
+        done = None if self.fix is None else self._repaired(model, audit, self.fix)
+        if self.json:
+            print_json(audit.to_dict() | ({} if done is None else {"fix": done.to_dict()}))
+        elif done is not None:
+            show_repair(done)
         if self.out is not None:
             again = options_again(self, without=("model", "json", "certificate", "fix"))
             write_audit(audit, self.out, shlex.join(["spectrope", "audit", self.model, *again]))
@@ -139,13 +152,9 @@ class Audit(Checkpoints):
         if self.certificate is not None:
             certified = certified_audit(model, audit)
             folder = checkpoint_folder(self.model)
-            write_certificate(self.certificate, certified, audit.model, weights_and_config(folder))
+            write_certificate(self.certificate, certified, subject(audit), weights_and_config(folder))
             if not self.json:
                 say(f"Certificate: {self.certificate}, which `spectrope verify` checks.")
-        if self.fix is not None and audit.outcome == "differs":
-            self._repair(model, audit, self.fix)
-        elif self.fix is not None and not self.json:
-            say("Nothing differs, so no configuration was written.")
         return EXIT_CODES[audit.outcome]
 
     def _audited(self, model: nn.Module) -> auditing.Audit:
@@ -174,18 +183,18 @@ class Audit(Checkpoints):
             raise ConfigError(f"--text {text} cannot be read as text: {error}.") from None
         return encoded(model, tokenizer, [content], LONGEST)[0]
 
-    def _repair(self, model: nn.Module, audit: auditing.Audit, out: Path) -> None:
-        """Correct the configuration where that is what is wrong, and say what is to change in code."""
+    def _repaired(self, model: nn.Module, audit: auditing.Audit, out: Path) -> Repair:
+        """The configuration corrected where that is what is wrong, and what is to change in code."""
+        if audit.outcome != "differs":
+            return NOTHING
         audit.require_layers("--fix")
-        done = repair(
+        return repair(
             Path(self.model),
             Declaration(**declared_config(model)),
             audit,
             out,
             lambda folder: self._audited(self.open(str(folder), by_layer=True)),
         )
-        if not self.json:
-            show_repair(done)
 
     @property
     def _serving_modes(self) -> bool | None:
@@ -226,7 +235,7 @@ def check_fix(folder: Path, out: Path, layers: str | None) -> None:
 def show_repair(done: Repair) -> None:
     """Print what was corrected and audited again, and what must change in code."""
     if done.path is None or done.audit is None:
-        say("No edit of config.json that was tried reduces the findings; nothing was written.")
+        say(done.reason)
     else:
         say(f"Corrected: {done.path}, which {done.meaning}. Audited again: {done.audit.outcome}.")
         for change in done.changes:

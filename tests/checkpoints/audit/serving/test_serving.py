@@ -296,10 +296,22 @@ def test_packed_sequences_that_the_model_takes_for_one_are_named_as_not_checked(
         "create_causal_mask",
         lambda *args, **options: own(*args, **options | {"position_ids": None}),
     )
-    for required in (None, True):
-        found = audit(build("Qwen3", **GROUPED), length=32, serving_modes=required)
-        assert (found.outcome, found.unserved) == ("matches", (merged,))
-        assert merged in closing(found)
+    found = audit(build("Qwen3", **GROUPED), length=32)
+    assert (found.outcome, found.unserved) == ("matches", (merged,))
+    assert merged in closing(found)
+    required = audit(build("Qwen3", **GROUPED), length=32, serving_modes=True)
+    assert (required.outcome, required.unserved) == ("incomplete", ())
+    assert ("serving mode packed sequences", "the model takes them for one") in reasons(required)
+
+
+def test_a_class_that_cannot_generate_leaves_required_serving_modes_open():
+    model = build("Llama", "Model", **GROUPED)
+    undecoded = "decoding from caches and left padding (the class has no generate)"
+    found = audit(model, length=32)
+    assert (found.outcome, found.unserved) == ("matches", (undecoded,))
+    required = audit(model, length=32, serving_modes=True)
+    assert (required.outcome, required.unserved) == ("incomplete", ())
+    assert undecoded in map(str, required.serving_modes)
 
 
 @pytest.mark.parametrize(("layers", "named"), [((), {0, 1}), ((1,), {1})])

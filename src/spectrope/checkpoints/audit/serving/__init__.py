@@ -8,13 +8,11 @@ from spectrope.checkpoints.audit.serving.kernels import AGREE, Refused, bound
 from spectrope.checkpoints.audit.serving.limits import by_default
 from spectrope.checkpoints.audit.serving.model import ServedModel, served_model
 from spectrope.checkpoints.audit.serving.modes import not_decoded, serving_records
-from spectrope.checkpoints.audit.serving.packing import MERGED
 from spectrope.checkpoints.audit.serving.tokens import KEPT, served_tokens, uncrossed
 
 __all__ = [
     "AGREE",
     "KEPT",
-    "MERGED",
     "Refused",
     "ServedModel",
     "bound",

@@ -21,7 +21,9 @@ from spectrope.checkpoints.audit.text import BEAMS, KEYS_ALONE, LONG
 
 STATIC_CACHE = "static cache"
 DECODING = "cached decoding"
-NOT_DECODED = "decoding from caches and left padding (the class has no generate)"
+NOT_DECODED = ServingRecord(
+    "decoding from caches and left padding", "cannot tell", (), "the class has no generate"
+)
 Mode = Callable[[ServedModel], list[Discrepancy]]
 
 
@@ -39,8 +41,8 @@ def serving_records(served: ServedModel) -> Iterator[ServingRecord]:
         yield _without(outcome, alone)
 
 
-def not_decoded(served: ServedModel) -> tuple[str, ...]:
-    """Decoding, in words, if a model whose queries do not see the future takes a cache, but has no loop."""
+def not_decoded(served: ServedModel) -> tuple[ServingRecord, ...]:
+    """A record of decoding, if a model whose queries do not see the future takes a cache, but has no loop."""
     decodes = served.causal and "past_key_values" in served.arguments
     return (NOT_DECODED,) if decodes and not hasattr(served.model, "generate") else ()
 

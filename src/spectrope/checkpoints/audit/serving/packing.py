@@ -11,7 +11,6 @@ from spectrope.checkpoints.audit.serving.kernels import Refused, named_layer
 from spectrope.checkpoints.audit.serving.model import TEXTS, ServedModel
 from spectrope.checkpoints.probes.constant_content import convolves
 
-MERGED = "the model takes them for one"
 PACKED = {"second": "the first", "third": "an earlier one"}
 
 
@@ -35,7 +34,7 @@ def packed(served: ServedModel) -> list[Discrepancy]:
     for (which, seen), one in zip(PACKED.items(), each[1:], strict=True):
         leaking = [name for name, k in kernels.items() if bool(k.allowed[0, :, one, : one.start].any())]
         if leaking and max(told, default=1) < 2:
-            raise Refused(MERGED)
+            raise Refused("the model takes them for one")
         findings += served.first_misplaced(received, one)
         about = [f"mask of {named_layer(module)}" for module in leaking]
         text = f"{seen} seen from the {which}"

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from tests.checkpoints.audit.families import FAMILIES
 
@@ -182,3 +183,16 @@ def test_products_that_overflow_are_named():
         ConfigError, match="layer 1: queries hold NaN or infinity: they overflow in this arithmetic"
     ):
         audit(model, length=16)
+
+
+def test_sizes_that_are_left_out_are_not_taken_from_the_class(folder, capsys, monkeypatch):
+    """A Llama of the class's own sizes has 7 billion weights."""
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", None)  # No model is built.
+    assert main(["audit", str(folder)]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "config.json: vocab_size is missing, and what LlamaConfig takes instead, 32000" in told
+    assert "model.embed_tokens.weight has shape 64 x 64; state vocab_size." in told
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": 64}))
+    with pytest.raises(ConfigError, match="hidden_size is missing, and what LlamaConfig takes instead, 4096"):
+        open_model(folder)

@@ -5,10 +5,13 @@ import math
 
 import pytest
 import torch
-from tests.checkpoints.audit.families import FAMILIES, llama
+from tests.checkpoints.audit.families import FAMILIES, ROPES, SIZES, build, llama
+from transformers import LlamaForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.esm import modeling_esm
 
 from spectrope.checkpoints.adapters import open_model
-from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit import audit, declared_rope
 from spectrope.checkpoints.audit.declaration import (
     contradictions,
     declared_layer,
@@ -18,6 +21,8 @@ from spectrope.checkpoints.audit.declaration import (
 )
 from spectrope.checkpoints.audit.encoding import Mask
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.text import LAYOUT, closing
+from spectrope.core import unwatched
 from spectrope.core.errors import ConfigError
 
 LLAMA = {
@@ -27,6 +32,20 @@ LLAMA = {
     "max_position_embeddings": 4096,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
 }
+
+
+def saved(folder, family: str, **changes):
+    build(family, **SIZES | changes).save_pretrained(folder)
+
+
+def edit(folder, fields: dict):
+    """Change fields of a saved configuration."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+def quick(folder):
+    return audit(open_model(folder), length=64, serving_modes=False, reach=False, watch=unwatched)
 
 
 def turning(length: int = 16, file: dict | None = None, **library):
@@ -189,3 +208,203 @@ def test_sliding_layers_are_held_against_their_own_base():
     told = [contradictions(Declaration(LLAMA | types, swapped), n)[0][1] for n in (0, 1)]
     assert told[0] == "1e+06 (rope_local_base_freq) and 10000 (rope_parameters)"
     assert told[1] == "10000 (rope_theta) and 1e+06 (rope_parameters)"
+
+
+def read(fields: dict) -> tuple[float, float]:
+    """Base and first frequency that a file's fields declare, beside a library that reads no more of them."""
+    found = turning(file=fields)
+    return found.base, found.frequencies[0]
+
+
+def test_what_new_parameters_lack_is_taken_from_the_old_layout_beside_them():
+    linear = {"rope_type": "linear", "factor": 4.0}
+    assert read({"rope_theta": 5e5, "rope_parameters": linear}) == (5e5, 0.25)
+    assert read({"rope_theta": 5e5, "rope_parameters": {}}) == (5e5, 1.0)
+    assert read({"rope_parameters": {"type": "linear", "factor": 4.0, "rope_theta": 7e3}}) == (7e3, 0.25)
+    assert read({"rotary_emb_base": 5e4, "rope_parameters": linear}) == (5e4, 0.25)
+    assert read({"rope_parameters": linear}) == (1e4, 0.25)
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    assert turning(file={"rope_theta": 5e5, "rope_parameters": yarn}).base == 5e5
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rope_theta": 5e5, "rope_parameters": {"rope_type": "linear", "factor": 4.0}},
+        {"rope_theta": 5e5, "rope_parameters": ROPES["yarn"] | {"rope_theta": None}},
+        {"rope_theta": 5e5, "rope_parameters": {}},
+        {"rope_parameters": {"type": "linear", "factor": 4.0, "rope_theta": 1e4}},
+    ],
+)
+def test_a_half_migrated_file_is_read_as_the_library_reads_it(fields, tmp_path):
+    llama().save_pretrained(tmp_path)
+    stated = {key: value for key, value in fields["rope_parameters"].items() if value is not None}
+    edit(tmp_path, fields | {"rope_parameters": stated})
+    assert quick(tmp_path).ok
+
+
+def test_the_base_of_gpt_neox_stands_beside_new_parameters(tmp_path):
+    saved(tmp_path, "GPTNeoX", rotary_pct=0.25)
+    edit(tmp_path, {"rotary_emb_base": 5e4, "rope_parameters": {"rope_type": "linear", "factor": 2.0}})
+    found = quick(tmp_path)
+    assert found.ok
+    assert found.layers[0].declared.turning.base == 5e4
+
+
+FOUR = {"num_hidden_layers": 4, "max_position_embeddings": 128, "num_key_value_heads": 2}
+MASKED = {"head": "ForMaskedLM"}
+GEMMA = FOUR | {"config": "TextConfig", "head_dim": 16, "sliding_window": 20}
+ENTRIES = "config.json declares two entries of "
+TWICE = {
+    "rotary_pct": (
+        ("GPTNeoX", {"rotary_pct": 0.25}),
+        {"rotary_pct": 0.5},
+        ("config.json declares two rotated fractions", "0.5 (rotary_pct) and 0.25 (rope_parameters)"),
+    ),
+    "partial_rotary_factor": (
+        ("Phi", {}),
+        {"partial_rotary_factor": 0.25},
+        (
+            "config.json declares two rotated fractions",
+            "0.25 (partial_rotary_factor) and 0.5 (rope_parameters)",
+        ),
+    ),
+    "global_rope_theta": (
+        ("ModernBert", FOUR | MASKED | {"local_attention": 10}),
+        {"global_rope_theta": 5e5},
+        ("config.json declares two bases", "500000 (global_rope_theta) and 160000 (rope_parameters)"),
+    ),
+    "local_rope_theta": (
+        ("ModernBert", FOUR | MASKED | {"local_attention": 10}),
+        {"local_rope_theta": 77.0},
+        ("config.json declares two bases", "77 (local_rope_theta) and 10000 (rope_parameters)"),
+    ),
+    "global_attn_every_n_layers": (
+        ("ModernBert", FOUR | MASKED | {"global_attn_every_n_layers": 2}),
+        {"global_attn_every_n_layers": 3},
+        (
+            f"{ENTRIES}layer_types",
+            "sliding_attention (global_attn_every_n_layers 3) and full_attention (layer_types)",
+        ),
+    ),
+    "sliding_window_pattern": (
+        ("Gemma3", GEMMA),
+        {"sliding_window_pattern": 2},
+        (
+            f"{ENTRIES}layer_types",
+            "full_attention (sliding_window_pattern 2) and sliding_attention (layer_types)",
+        ),
+    ),
+    "max_window_layers": (
+        ("Qwen2", FOUR | {"use_sliding_window": True, "sliding_window": 20, "max_window_layers": 4}),
+        {"max_window_layers": 0},
+        (
+            f"{ENTRIES}layer_types",
+            "sliding_attention (max_window_layers 0) and full_attention (layer_types)",
+        ),
+    ),
+    "no_rope_layer_interval": (
+        ("SmolLM3", FOUR),
+        {"no_rope_layer_interval": 2},
+        (f"{ENTRIES}no_rope_layers", "0 (no_rope_layer_interval 2) and 1 (no_rope_layers)"),
+    ),
+    "type": (
+        ("Llama", {}),
+        {
+            "rope_parameters": None,
+            "rope_scaling": {"rope_type": "linear", "type": "dynamic", "factor": 4.0},
+        },
+        (
+            "config.json declares two kinds of scaling",
+            "linear (rope_scaling.rope_type) and dynamic (rope_scaling.type)",
+        ),
+    ),
+    **{
+        f"original length of {kind}": (
+            ("Llama", {"max_position_embeddings": 512, "rope_parameters": ROPES[kind]}),
+            {"original_max_position_embeddings": 64},
+            (
+                "config.json declares two original lengths",
+                "64 (original_max_position_embeddings) and 32 (rope_parameters)",
+            ),
+        )
+        for kind in ("llama3", "yarn")
+    },
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_fields_of_two_layouts_that_disagree_are_found(name, tmp_path):
+    (family, sizes), edited, expected = TWICE[name]
+    saved(tmp_path, family, **sizes)
+    assert quick(tmp_path).ok
+    edit(tmp_path, edited)
+    found = quick(tmp_path)
+    assert expected in {(one.what, one.expected) for _, one in found.findings if one.code == "SPE601"}
+
+
+def test_fields_of_two_layouts_that_agree_pass(tmp_path):
+    saved(tmp_path, "Gemma3", **GEMMA)
+    edit(tmp_path, {"sliding_window_pattern": 6, "rope_local_base_freq": 1e4, "rope_theta": 1e6})
+    assert quick(tmp_path).ok
+
+
+@pytest.mark.parametrize("family", ["SmolLM3", "Qwen2"])
+def test_a_default_beside_a_list_of_one_s_own_is_no_contradiction(family, tmp_path):
+    own = {
+        "SmolLM3": {"no_rope_layers": [1, 0, 1, 0]},
+        "Qwen2": {"use_sliding_window": True, "sliding_window": 20, "layer_types": ["sliding_attention"] * 4},
+    }
+    saved(tmp_path, family, **FOUR, **own[family])
+    assert quick(tmp_path).ok
+
+
+def test_a_model_that_was_loaded_with_other_fields_is_held_against_its_own(tmp_path):
+    llama().save_pretrained(tmp_path)
+    overridden = LlamaForCausalLM.from_pretrained(tmp_path, rope_parameters=dict(ROPES["yarn"])).eval()
+    found = audit(overridden, length=64, serving_modes=False, reach=False, watch=unwatched)
+    assert found.ok
+    assert found.layers[0].declared.turning.fit().scaling == "ramp"
+
+
+@pytest.mark.parametrize(
+    ("family", "pairing"),
+    [(name, "halves") for name in ("mllama_text_model", "emu3_text_model", "chameleon", "csm", "moshi")]
+    + [("blt_global_transformer", "adjacent"), ("ernie4_5_vl_moe_text", "adjacent")],
+)
+def test_a_family_has_the_layout_of_its_code(family, pairing):
+    found = turning(model_type=family)
+    assert (found.pairing, found.sense) == (pairing, 1)
+
+
+def test_a_rotation_the_other_way_is_found_in_esm(monkeypatch):
+    sizes = {"position_embedding_type": "rotary", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32}
+    model = build("Esm", "ForMaskedLM", **SIZES | sizes)
+    assert audit(model, length=32, serving_modes=False, reach=False, watch=unwatched).ok
+    forward = modeling_esm.rotate_half
+    monkeypatch.setattr(modeling_esm, "rotate_half", lambda x: -forward(x))
+    found = audit(model, length=32, serving_modes=False, reach=False, watch=unwatched)
+    assert {one.code for _, one in found.findings} == {"SPE107"}
+
+
+def test_a_layout_that_is_not_known_is_said_to_be_unchecked(monkeypatch):
+    model = llama()
+    assert LAYOUT not in closing(audit(model, length=32, serving_modes=False, reach=False, watch=unwatched))
+    monkeypatch.setattr(declared_rope, "HALVES", frozenset())
+    assert LAYOUT in closing(audit(model, length=32, serving_modes=False, reach=False, watch=unwatched))
+
+
+def test_no_family_contradicts_itself():
+    """Configurations as their classes write them, of the class's own sizes."""
+    accused = {}
+    for family, cls in CONFIG_MAPPING.items():
+        try:
+            config = cls().get_text_config()
+        except Exception:  # the library's validators raise errors of many kinds
+            continue
+        fields = json.loads(json.dumps(config.to_dict(), default=str))
+        layers = fields.get("num_hidden_layers")
+        for layer in range(layers if isinstance(layers, int) else 0):
+            if found := contradictions(Declaration(fields, fields).at(layer), layer):
+                accused[family] = found
+    assert accused == {}

@@ -14,6 +14,9 @@ from spectrope.store import require_file
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
+TABLES = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "embed_in.weight", "shared.weight")
+TABLE_SIZES = ("vocab_size", "hidden_size")  # Rows and columns of a table of tokens.
+NARROWER = ((), ("embedding_size", "word_embed_proj_dim"))  # Columns before a map to the hidden size.
 MOST_LAYERS = 1000  # Above it a number of layers is compared with the weights before any are allocated.
 
 
@@ -128,14 +131,58 @@ def _layer_of(weight: str) -> int:
     return max((int(part) for part in weight.split(".") if re.fullmatch(r"\d{1,9}", part)), default=-1)
 
 
+def check_sizes(folder: Path, config: Any) -> None:
+    """Refuse sizes that a configuration leaves out where its class's own are larger than the weights'.
+
+    A model of the class's sizes may not fit into memory, and could not hold the weights.
+
+    Args:
+        folder: Of the checkpoint.
+        config: As the library reads it.
+
+    Raises:
+        ConfigError: If the table of tokens has fewer rows or columns than the model would get.
+    """
+    text, file = config.get_text_config(), folder / "config.json"
+    parts = list(_parts(_read(file)))
+    tables = dict(_tables(folder))
+    for axis, field in enumerate(TABLE_SIZES):
+        size, names = getattr(text, field, None), {field, text.attribute_map.get(field, field)}
+        stated = any(part.get(name) is not None for part in parts for name in names)
+        if stated or not isinstance(size, int) or not tables:
+            continue
+        name, shape = max(tables.items(), key=lambda table: table[1][axis])
+        least = min([size, *(getattr(text, other, None) or size for other in NARROWER[axis])])
+        if shape[axis] < least:
+            raise ConfigError(
+                f"{file}: {field} is missing, and what {type(text).__name__} takes instead, {size}, is not "
+                f"that of the weights: {name} has shape {shape[0]} x {shape[1]}; state {field}."
+            )
+
+
+def _tables(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Names and shapes of tables of tokens, from the headers of the files."""
+    for opened in _headers(folder):
+        for name in opened.keys():  # noqa: SIM118
+            if name.endswith(TABLES):
+                rows, columns = opened.get_slice(name).get_shape()
+                yield name, (rows, columns)
+
+
 def _names(folder: Path) -> Iterator[str]:
     """Names of the weights, from the headers of the files."""
+    for opened in _headers(folder):
+        yield from opened.keys()
+
+
+def _headers(folder: Path) -> Iterator[Any]:
+    """The files of weights, of which no weight is read."""
     from safetensors import SafetensorError, safe_open
 
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="pt") as opened:
-                yield from opened.keys()
+                yield opened
         except SafetensorError:  # of which loading complains
             continue
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from spectrope.checkpoints.adapters.checks import check_folder
+from spectrope.checkpoints.adapters.checks import check_folder, check_sizes
 from spectrope.checkpoints.adapters.loaded import check_weights_of
 from spectrope.checkpoints.adapters.mapped import Mapping, give_back_after_layers, large_files
 from spectrope.checkpoints.adapters.slices import (
@@ -75,6 +75,8 @@ def open_model(
         if folder is not None:
             check_folder(folder, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code)
         config = transformers.AutoConfig.from_pretrained(str(source), **options)
+        if folder is not None:
+            check_sizes(folder, config)
         cls = _model_class(transformers, config)
         if layers is not None:
             chosen = chosen_layers(config, layers, _beside_text(cls, config))
@@ -92,7 +94,15 @@ def open_model(
     mapping = Mapping.of(large_files(folder)) if by_layer and folder is not None else Mapping()
     check_weights_of(model, source, loaded, lambda weight: mapping.give_back([weight.data]))
     give_back_after_layers(model, mapping)
+    _remember_source(model, source)
     return model.eval()
+
+
+def _remember_source(model: nn.Module, source: str | Path) -> None:
+    """Let a model and its body know the file that says what they should apply."""
+    remembering: Any
+    for remembering in (model, getattr(model, "base_model", model)):
+        remembering.opened_from = str(source)
 
 
 def read_declaration(folder: Path) -> dict[str, Any]:
@@ -108,8 +118,7 @@ def read_declaration(folder: Path) -> dict[str, Any]:
         check_folder(folder, allow_pickle=False, trust_remote_code=False)
         options = {"local_files_only": True, "trust_remote_code": False}
         config = transformers.AutoConfig.from_pretrained(str(folder), **options)
-    config._name_or_path = str(folder)
-    return declared_fields(config)
+    return declared_fields(config, str(folder))
 
 
 def _sliced(
@@ -136,6 +145,7 @@ def _sliced(
     renumber(model, chosen, config)
     config._name_or_path = model.config._name_or_path = source
     model.whole_config = config
+    _remember_source(model, source)
     return model.eval()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from spectrope.checkpoints.adapters.sounds import is_sound_encoder
-from spectrope.checkpoints.adapters.structure import whole_config
+from spectrope.checkpoints.adapters.structure import opened_from, whole_config
 from spectrope.checkpoints.adapters.towers import is_tower
 from spectrope.core import ConfigError
 
@@ -32,6 +32,7 @@ def part_of(model: nn.Module, name: str) -> nn.Module:
     if part.config.model_type != whole_config(model).model_type:
         part.whole_config = whole_config(model)
     part.part_name = name
+    part.opened_from = opened_from(model)
     return part
 
 
@@ -46,7 +47,7 @@ def as_part(model: nn.Module, name: str) -> Iterator[nn.Module]:
     try:
         yield part
     finally:
-        for remembered in ("whole_config", "part_name"):
+        for remembered in ("whole_config", "part_name", "opened_from"):
             vars(part).pop(remembered, None)
 
 

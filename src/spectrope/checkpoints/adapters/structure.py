@@ -31,19 +31,29 @@ def whole_config(model: nn.Module) -> Any:
     return getattr(model, "whole_config", model.config)
 
 
+def opened_from(model: nn.Module) -> str:
+    """The folder or id that `open_model` read a model from; "" of one that was built or loaded elsewhere.
+
+    Whoever loads a model may change its configuration in doing so, and the file then says nothing of it.
+    """
+    return getattr(model, "opened_from", "")
+
+
 def declared_config(model: nn.Module) -> dict[str, Any]:
     """The text model's configuration as plain values: as the library holds it, and as its file says it.
 
     Returns:
-        "library" and "file"; the latter is empty for a model that was not loaded from disk. With "stacks" of
+        "library" and "file"; the latter is empty for a model that was not opened here. With "stacks" of
         these where an encoder and a decoder have configurations of their own.
     """
-    own, whole = _stated_by(model), whole_config(model)
+    if (observed := getattr(model, "observed_declaration", None)) is not None:
+        return {"library": observed(), "file": {}}
+    own, whole, source = _stated_by(model), whole_config(model), opened_from(model)
     if own is not whole:
-        return fields_of_part(whole, own)
+        return fields_of_part(whole, own, source)
     parts = {name: getattr(whole, name, None) for name in ("encoder", "decoder")}
-    stacks = {name: fields_of_part(whole, part) for name, part in parts.items() if _is_config(part)}
-    return declared_fields(own) | ({"stacks": stacks} if len(stacks) == len(parts) else {})
+    stacks = {name: fields_of_part(whole, part, source) for name, part in parts.items() if _is_config(part)}
+    return declared_fields(own, source) | ({"stacks": stacks} if len(stacks) == len(parts) else {})
 
 
 def _stated_by(model: nn.Module) -> Any:
@@ -54,14 +64,15 @@ def _stated_by(model: nn.Module) -> Any:
     return whole if text_alone or own.model_type == whole.model_type else own
 
 
-def fields_of_part(whole: Any, part: Any) -> dict[str, Any]:
+def fields_of_part(whole: Any, part: Any, source: str) -> dict[str, Any]:
     """A configuration within another as plain values, likewise.
 
     Args:
         whole: The configuration of a model.
         part: That of a part of it.
+        source: Folder or id that the model was opened from, if any.
     """
-    file: Any = _written(getattr(whole, "_name_or_path", "") or "")
+    file: Any = _written(source)
     for name in _path(whole, part) or ():
         file = file.get(name, {}) if isinstance(file, dict) else {}
     return {"library": _plain(part.to_dict()), "file": file if isinstance(file, dict) else {}}
@@ -70,7 +81,7 @@ def fields_of_part(whole: Any, part: Any) -> dict[str, Any]:
 def fields_within(model: nn.Module, part: Any) -> dict[str, Any]:
     """The configuration of a part of a model as plain values, likewise; some layers may be left out."""
     holders = (whole for whole in (whole_config(model), model.config) if _path(whole, part) is not None)
-    return fields_of_part(next(holders, whole_config(model)), part)
+    return fields_of_part(next(holders, whole_config(model)), part, opened_from(model))
 
 
 def _is_config(value: Any) -> bool:
@@ -87,10 +98,10 @@ def _path(whole: Any, part: Any) -> tuple[str, ...] | None:
     return None
 
 
-def declared_fields(config: Any) -> dict[str, Any]:
-    """The same of a configuration object."""
+def declared_fields(config: Any, source: str) -> dict[str, Any]:
+    """The same of a configuration object, and of the folder or id that it was opened from, if any."""
     text = config.get_text_config()
-    file = _file(getattr(config, "_name_or_path", "") or "")
+    file = _file(source)
     if text is not config:  # A flat file, as Qwen2-VL's, names the whole model.
         file.pop("model_type", None)
     return {"library": _plain(text.to_dict()), "file": file}

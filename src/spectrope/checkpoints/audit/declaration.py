@@ -14,12 +14,12 @@ from spectrope.checkpoints.audit.architectures import (
     rotates,
 )
 from spectrope.checkpoints.audit.bias import Buckets
-from spectrope.checkpoints.audit.declared_rope import contradictions as twice_declared
 from spectrope.checkpoints.audit.declared_rope import declared_turning, rope_parameters
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.local import BANDED, BLOCKED, declared_pattern, pattern_mask
 from spectrope.checkpoints.audit.relative import declared_relative
+from spectrope.checkpoints.audit.twice_declared import pattern_conflicts, rotary_conflicts
 from spectrope.encodings import alibi_slopes
 
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")
@@ -73,11 +73,11 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
 
 
 def contradictions(declaration: Declaration, layer: int) -> list[tuple[str, str]]:
-    """What a checkpoint's file says in two ways of the rotation of a layer: the respect, and both values."""
-    kind = layer_type(declaration, layer)
-    if declared_slopes(declaration) is not None or not rotates(declaration, layer, kind):
-        return []
-    return twice_declared(declaration, kind)
+    """What a checkpoint's file says in two ways of a layer: the respect, and both values."""
+    kind, conflicts = layer_type(declaration, layer), pattern_conflicts(declaration, layer)
+    if declared_slopes(declaration) is None and rotates(declaration, layer, kind):
+        conflicts += rotary_conflicts(declaration, kind)
+    return conflicts
 
 
 def layer_type(declaration: Declaration, layer: int) -> str:

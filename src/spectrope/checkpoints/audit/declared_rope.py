@@ -29,6 +29,11 @@ ADJACENT = frozenset(
         "axk1",
         "axk2",
         "bailing_hybrid",
+        "blt",
+        "blt_global_transformer",
+        "blt_local_decoder",
+        "blt_local_encoder",
+        "blt_patcher",
         "codegen",
         "cohere",
         "cohere2",
@@ -40,6 +45,7 @@ ADJACENT = frozenset(
         "dots3_note_text",
         "ernie4_5",
         "ernie4_5_moe",
+        "ernie4_5_vl_moe_text",
         "glm",
         "glm4",
         "glm4_moe_lite",
@@ -52,6 +58,8 @@ ADJACENT = frozenset(
         "longcat_flash",
         "mistral_large4_text",
         "moonshine",
+        "moonshine_streaming",
+        "openai_privacy_filter",
         "pe_audio_encoder",
         "roformer",
         "youtu",
@@ -67,21 +75,34 @@ HALVES = frozenset(
         "bamba",
         "beam",
         "bitnet",
+        "chameleon",
+        "clvp_decoder",
+        "clvp_encoder",
         "cohere_compass_text",
         "cosmos3_edge_text",
+        "csm",
+        "csm_depth_decoder_model",
         "cwm",
         "dbrx",
+        "deepseek_ocr2_text",
+        "dia_decoder",
+        "dia_encoder",
         "diffllama",
+        "diffusion_gemma_text",
         "doge",
         "dots1",
         "embedding_gemma2_text",
+        "emu3_text_model",
+        "esm",
         "esmc",
         "eurobert",
+        "evolla",
         "exaone4",
         "exaone_moe",
         "falcon",
         "falcon_h1",
         "flex_olmo",
+        "flint",
         "gemma",
         "gemma2",
         "gemma3_text",
@@ -96,6 +117,7 @@ HALVES = frozenset(
         "gpt_neox_japanese",
         "gpt_oss",
         "granite",
+        "granite4_vision_text",
         "granite_docling_text",
         "granite_swa",
         "granitemoe",
@@ -103,6 +125,7 @@ HALVES = frozenset(
         "granitemoehybrid",
         "granitemoeshared",
         "gte",
+        "higgs_audio_v2",
         "hrm_text",
         "hunyuan_v1_dense",
         "hunyuan_v1_moe",
@@ -110,12 +133,14 @@ HALVES = frozenset(
         "hy_v3",
         "hy_v4",
         "hyperclovax",
+        "idefics",
         "internlm3",
         "iquestcoder",
         "jais2",
         "jetmoe",
         "jina_embeddings_v3",
         "kolibri1",
+        "kyutai_speech_to_text",
         "laguna",
         "lfm2",
         "lfm2_moe",
@@ -131,9 +156,11 @@ HALVES = frozenset(
         "ministral3",
         "mistral",
         "mixtral",
+        "mllama_text_model",
         "modernbert",
         "modernbert-decoder",
         "molmo2_text",
+        "moshi",
         "muse_glimmer_text",
         "muse_spark_text",
         "nanochat",
@@ -145,11 +172,13 @@ HALVES = frozenset(
         "olmo3",
         "olmo_hybrid",
         "olmoe",
+        "paddleocr_vl_text",
         "persimmon",
         "phi",
         "phi3",
         "phimoe",
         "qwen2",
+        "qwen2_5_omni_text",
         "qwen2_5_vl_text",
         "qwen2_moe",
         "qwen2_vl_text",
@@ -158,6 +187,7 @@ HALVES = frozenset(
         "qwen3_5_text",
         "qwen3_moe",
         "qwen3_next",
+        "qwen3_omni_moe_text",
         "qwen3_vl_moe_text",
         "qwen3_vl_text",
         "qwen4_exp_text",
@@ -167,15 +197,26 @@ HALVES = frozenset(
         "solar_open",
         "stablelm",
         "starcoder2",
+        "step3p5",
         "t5_gemma_module",
+        "t5gemma2_decoder",
+        "t5gemma2_encoder",
+        "t5gemma2_text",
         "ultrabert",
+        "unlimited_ocr_text",
         "vaultgemma",
         "voxtral_realtime_encoder",
+        "voxtral_realtime_text",
+        "zamba2",
+        "zaya",
     ]
 )
 BACKWARDS = frozenset({"nanochat"})
-_PLAIN = (str, int, float, bool, list)
 _NUMBERS = ("factor", "low_freq_factor", "high_freq_factor", "attention_factor", "beta_fast", "beta_slow")
+BASES = ("rope_theta", "rotary_emb_base", "global_rope_theta")
+LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")  # Of sliding layers.
+COMPRESSED_BASES = ("compress_rope_theta",)  # Of DeepSeek-V4's layers with compressed keys.
+FRACTIONS = ("partial_rotary_factor", "rotary_pct")
 OLD_KEYS = ("rope_theta", "rope_scaling", "rotary_emb_base", "rope_local_base_freq")
 
 
@@ -183,56 +224,72 @@ def rope_parameters(fields: Declaration, layer_type: str) -> dict[str, Any]:
     """Base, kind of scaling and its parameters for layers of a type, in the new layout.
 
     A checkpoint's file that is written in the old layout (`rope_theta`, `rope_scaling`, and
-    `rope_local_base_freq` for sliding layers) wins over what the library made of it. There are architectures
-    whose `rope_scaling` holds for layers of full attention alone.
+    `rope_local_base_freq` for sliding layers) wins over what the library made of it. Where its
+    `rope_parameters` lack a base or a fraction, those of the old layout beside them hold. There are
+    architectures whose `rope_scaling` holds for layers of full attention alone.
     """
-    parameters = _of_type(fields.get("rope_parameters") or {}, layer_type)
     file = fields.file
-    if "rope_parameters" in file or not any(file.get(key) is not None for key in OLD_KEYS):
-        return parameters
-    kept = {key: value for key, value in parameters.items() if key == "partial_rotary_factor"}
-    base = file.get("rope_theta") or file.get("rotary_emb_base") or parameters.get("rope_theta")
+    read = of_type(fields.library.get("rope_parameters") or {}, layer_type)
+    if whole := file.get("rope_parameters"):
+        return _completed(of_type(whole, layer_type), read, file, base_names(file, layer_type))
+    if not any(file.get(key) is not None for key in OLD_KEYS):
+        return read
+    kept = _fraction_of(read, file)
+    base = file.get("rope_theta") or file.get("rotary_emb_base") or read.get("rope_theta")
     local = file.get("rope_local_base_freq")
     if layer_type == "sliding_attention" and (local is not None or fields.model_type in SCALES_FULL_ALONE):
         local = local or SCALES_FULL_ALONE.get(fields.model_type) or base
         return kept | {"rope_type": "default", "rope_theta": local}
     scaling = file.get("rope_scaling") or {}
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind == "mrope" and scaling.get("mrope_section"):  # As Qwen2-VL's files say.
-        kind = "default"
-    return kept | scaling | {"rope_type": kind, "rope_theta": base}
+    return kept | scaling | {"rope_type": scaling_kind(scaling), "rope_theta": base}
 
 
-def contradictions(fields: Declaration, layer_type: str) -> list[tuple[str, str]]:
-    """What a checkpoint's file says twice and differently, in the old layout and the new.
+def _completed(
+    parameters: dict[str, Any], read: dict[str, Any], file: dict[str, Any], names: tuple[str, ...]
+) -> dict[str, Any]:
+    """Parameters in the new layout, with what they lack from the old one beside them, or from the class.
 
-    Returns:
-        Respect and both values, as "config.json declares two bases", "500000 (rope_theta) and ...".
+    Args:
+        parameters: Of a file.
+        read: What the library made of them, with the defaults of its class.
+        file: The whole file.
+        names: Fields of the old layout that hold the base.
     """
-    file = fields.file
-    if not (whole := file.get("rope_parameters")):
-        return []
-    new, sliding = _of_type(whole, layer_type), layer_type == "sliding_attention"
-    conflicts: list[tuple[str, str]] = []
-    name = next((key for key in ("rope_theta", "rotary_emb_base") if file.get(key) is not None), "")
-    if sliding and (new is not whole or file.get("rope_local_base_freq") is not None):
-        name = "rope_local_base_freq" if file.get("rope_local_base_freq") is not None else ""
-    base = new.get("rope_theta")
-    if name and base is not None and not math.isclose(float(file[name]), float(base)):
-        bases = f"{float(file[name]):g} ({name}) and {float(base):g} (rope_parameters)"
-        conflicts.append(("config.json declares two bases", bases))
-    scaling = {} if sliding and new is not whole else file.get("rope_scaling") or {}
-    old = {"rope_type" if key == "type" else key: value for key, value in scaling.items()}
-    off = sorted(key for key, value in old.items() if isinstance(value, _PLAIN) and new.get(key) != value)
-    if off:
-        one, other = (", ".join(f"{key} {known.get(key)}" for key in off) for known in (old, new))
-        conflicts.append(
-            ("config.json declares two scalings", f"{one} (rope_scaling) and {other} (rope_parameters)")
-        )
-    return conflicts
+    beside = next((file[name] for name in names if file.get(name) is not None), read.get("rope_theta"))
+    base = parameters.get("rope_theta") or beside
+    stated = {} if base is None else {"rope_theta": base}
+    return _fraction_of(read, file) | parameters | {"rope_type": scaling_kind(parameters)} | stated
 
 
-def _of_type(parameters: dict[str, Any], layer_type: str) -> dict[str, Any]:
+def base_names(file: dict[str, Any], layer_type: str) -> tuple[str, ...]:
+    """Old fields that hold the base of layers of a type.
+
+    Sliding layers have one of their own where `rope_parameters` are stated by their type, or a field says so.
+    """
+    whole = file.get("rope_parameters") or {}
+    if "compressed" in layer_type:
+        return COMPRESSED_BASES
+    apart = isinstance(whole.get("sliding_attention"), dict)
+    local = apart or any(file.get(name) is not None for name in LOCAL_BASES)
+    return LOCAL_BASES if layer_type == "sliding_attention" and local else BASES
+
+
+def _fraction_of(read: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    """The rotated fraction that the file states by itself; else the one that the library read or has."""
+    beside = (file[name] for name in FRACTIONS if file.get(name) is not None)
+    part = next(beside, read.get("partial_rotary_factor"))
+    return {} if part is None else {"partial_rotary_factor": part}
+
+
+def scaling_kind(parameters: dict[str, Any]) -> str:
+    """The kind of scaling, under its new or its old name."""
+    kind = parameters.get("rope_type") or parameters.get("type") or "default"
+    is_sectioned = kind == "mrope" and parameters.get("mrope_section")  # As Qwen2-VL's files say.
+    return "default" if is_sectioned else kind
+
+
+def of_type(parameters: dict[str, Any], layer_type: str) -> dict[str, Any]:
+    """Rotary parameters of layers of a type, where they are stated by type."""
     nested = [value for value in parameters.values() if isinstance(value, dict)]
     if not nested:
         return parameters
@@ -295,7 +352,7 @@ def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, 
         return 0, width, head_dim
     if parameters.get("rope_type") == "proportional":
         return 0, head_dim, head_dim
-    part = parameters.get("partial_rotary_factor") or fields.get("partial_rotary_factor", "rotary_pct")
+    part = parameters.get("partial_rotary_factor") or fields.get(*FRACTIONS)
     if part is None and width is not None:
         part = width / head_dim
     return 0, int(head_dim * (part or 1.0)), head_dim

@@ -11,16 +11,16 @@ from spectrope.checkpoints.adapters import layer_name
 from spectrope.checkpoints.audit.catalogue import fault
 from spectrope.checkpoints.audit.compare import compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
-from spectrope.checkpoints.audit.declared_rope import OLD_KEYS, rope_parameters
+from spectrope.checkpoints.audit.declared_rope import FRACTIONS, OLD_KEYS, rope_parameters
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.records import Audit, LayerRecord
+from spectrope.checkpoints.audit.twice_declared import SUPERSEDED
 from spectrope.core import ConfigError, SpectropeError
 from spectrope.store import replace_file, temporary_folder
 
 ConfigFields = dict[str, Any]
 NO_ROPE = ("no_rope_layers", "no_rope_layer_interval")
-FRACTIONS = ("partial_rotary_factor", "rotary_pct")
 LOADS, APPLIES = "declares the same where transformers reads it", "declares what the model applies"
 
 
@@ -219,7 +219,7 @@ def _edits(declaration: Declaration, found: Audit) -> Iterator[Callable[[ConfigF
     yield _without(*OLD_KEYS)
     if read := declaration.library.get("rope_parameters"):
         yield lambda fields: _without(*OLD_KEYS)(fields) | {"rope_parameters": read}
-    for name in NO_ROPE:
+    for name in (*NO_ROPE, *SUPERSEDED):
         yield _without(name)
     turning = [one.effective.turning for one in found.layers if one.effective.turning is not None]
     turned = [int(one.effective.turning is not None) for one in found.layers]

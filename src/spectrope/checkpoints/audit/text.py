@@ -23,6 +23,7 @@ WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted
 LONG = "one token after"  # Begins the name of a serving mode in which the keys before are zeros.
 BEAMS = "beam search"  # A serving mode of which outputs alone are compared.
 KEYS_ALONE = ", keys alone"  # Ends it where its query is not compared.
+LAYOUT = "the layout of pairs and the direction of rotation"
 UNREAD = "its form of attention is not supported"
 NO_SOFTMAX = "no softmax attention ran on tokens alone, so not audited"
 PARTLY = "it takes a further softmax, of a form that is not supported"
@@ -246,10 +247,12 @@ def _modes(audit: "Audit") -> list[str]:
 
 
 def _untried(audit: "Audit") -> list[str]:
-    """Attention functions and inputs that were not tried, and weights."""
+    """What was not compared, attention functions and inputs that were not tried, and weights."""
     names = ", ".join(audit.untried)
     functions = [f"the attention function of {names}, which was not run"] if names else []
-    return [*functions, *_elsewhere(audit), *audit.unexercised, WEIGHTS]
+    turnings = [layer.declared.turning for layer in audit.layers if layer.declared.turning is not None]
+    layout = [LAYOUT] if any(None in (one.pairing, one.sense) for one in turnings) else []
+    return [*layout, *functions, *_elsewhere(audit), *audit.unexercised, WEIGHTS]
 
 
 def _linear(audit: "Audit") -> str:

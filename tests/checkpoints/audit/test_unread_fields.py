@@ -1,11 +1,13 @@
 """Fields of a configuration that the model's code ignores are found; those that say nothing new are not."""
 
 import inspect
+import json
 
 import pytest
-from tests.checkpoints.audit.families import GROUPED, build
+from tests.checkpoints.audit.families import GROUPED, build, llama
 from transformers import BertConfig, BertModel
 
+from spectrope.checkpoints.adapters import open_model
 from spectrope.checkpoints.audit import audit
 from spectrope.core import unwatched
 
@@ -90,3 +92,23 @@ def test_without_the_source_nothing_is_said(monkeypatch):
     model = build("Llama", **GROUPED | {"use_logn_attn": True})
     monkeypatch.setattr(inspect, "getsource", missing)
     assert audited(model).ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "scaling", "field"),
+    [
+        ("rope_scaling", {"factor": 4.0}, "rope_scaling.factor"),
+        ("rope_scaling", {"type": "default", "factor": 4.0}, "rope_scaling.factor"),
+        ("rope_parameters", {"rope_theta": 1e4, "factor": 4.0}, "rope_parameters.factor"),
+        ("rope_parameters", {"rope_theta": 1e4, "rope_type": "linear", "factor": 4.0}, None),
+        ("rope_parameters", {"rope_theta": 1e4, "factor": 1.0}, None),
+    ],
+)
+def test_a_factor_of_a_scaling_without_a_kind_is_found(name, scaling, field, tmp_path):
+    llama().save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    fields = json.loads(file.read_text()) | {"rope_parameters": None, name: scaling}
+    file.write_text(json.dumps(fields))
+    found = audited(open_model(tmp_path))
+    expected = [] if field is None else [("SPE117", f"field {field}", "4.0")]
+    assert [(one.code, one.what, one.expected) for _, one in found.findings] == expected

@@ -317,11 +317,13 @@ FAULTS = (
         "a declared field is ignored",
         ("field",),
         "The configuration has a field that changes attention, and the code of the model and of its "
-        "configuration nowhere names it.",
+        "configuration nowhere names it; or a `factor` of a rotary scaling without the kind of scaling, by "
+        "which nothing is scaled.",
         "A checkpoint is loaded by another class than it was trained with, or by a version of the library "
-        "that has dropped the field, such as BERT's `position_embedding_type` of `relative_key`.",
-        "Load the checkpoint with a class or version that reads the field; remove it if the weights were "
-        "trained without it.",
+        "that has dropped the field, such as BERT's `position_embedding_type` of `relative_key`; or an edit "
+        "for a longer context left out `rope_type`.",
+        "Load the checkpoint with a class or version that reads the field, or state the `rope_type` of the "
+        "scaling; remove the field if the weights were trained without it.",
         "As what the field declares: a relative encoding, a factor or a chunk matters at every length, a "
         "temperature or an extension beyond the trained one.",
         (

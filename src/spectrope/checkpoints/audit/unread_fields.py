@@ -1,4 +1,4 @@
-"""Fields of a configuration that declare something of attention and that the model's code does not name."""
+"""Fields of a configuration that declare something of attention and that nothing applies."""
 
 import inspect
 import math
@@ -10,6 +10,8 @@ from typing import Any
 from torch import nn
 
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.declaration import layer_type
+from spectrope.checkpoints.audit.declared_rope import rope_parameters, scaling_kind
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.norms import declared_norms
 from spectrope.checkpoints.audit.records import IgnoredRecord, LayerRecord
@@ -41,13 +43,20 @@ def unread_fields(
     model: nn.Module, declaration: Declaration, records: Sequence[LayerRecord]
 ) -> tuple[IgnoredRecord, ...]:
     """A record per field that declares something, and that neither the model's code nor its configuration's
-    class names.
+    class names; and per factor of a scaling whose kind is not stated, so that nothing is scaled.
 
     Args:
         model: Without its head.
         declaration: Its configuration.
         records: Of its layers, which may apply what a field says although no code reads it.
     """
+    return (*_unnamed_fields(model, declaration, records), *_factors_alone(declaration, records))
+
+
+def _unnamed_fields(
+    model: nn.Module, declaration: Declaration, records: Sequence[LayerRecord]
+) -> tuple[IgnoredRecord, ...]:
+    """A record per field that no code names."""
     known = FIELDS | dict.fromkeys(OF_NORMS, ())
     stated = {name: value for name in known if (value := declaration.get(name)) not in known[name]}
     stated = {name: value for name, value in stated.items() if value and value != "none"}
@@ -62,6 +71,31 @@ def unread_fields(
         if name not in words
     }
     return tuple(IgnoredRecord(name, "differs", (finding,)) for name, finding in found.items())
+
+
+def _factors_alone(declaration: Declaration, records: Sequence[LayerRecord]) -> Iterator[IgnoredRecord]:
+    """A record per factor of a scaling that has no kind, unless layers are seen to be scaled all the same."""
+    if any(finding.code == "SPE102" for one in records for finding in one.findings):
+        return
+    factors: dict[str, Any] = {}
+    for one in records:
+        own = declaration.of(one.stack).at(one.layer)
+        parameters = rope_parameters(own, layer_type(own, one.layer))
+        factor = parameters.get("factor")
+        if one.declared.turning is not None and scaling_kind(parameters) == "default" and factor:
+            factors[f"{_owner(own)}.factor"] = factor
+    note = "its rope_type is missing or 'default', which scales nothing"
+    for name, factor in factors.items():
+        if factor != 1:
+            yield IgnoredRecord(
+                name, "differs", (Discrepancy(f"field {name}", str(factor), "nothing", note),)
+            )
+
+
+def _owner(declaration: Declaration) -> str:
+    """The field that holds the scaling: of the old layout where the file has no other."""
+    old = declaration.file.get("rope_scaling") and not declaration.file.get("rope_parameters")
+    return "rope_scaling" if old else "rope_parameters"
 
 
 def _applied(model: nn.Module, stated: Mapping[str, Any], records: Sequence[LayerRecord]) -> set[str]:

@@ -105,3 +105,25 @@ class TorchEncoder(nn.Module):
         x = self.tokens(ids) + self.positions(torch.arange(n))
         mask = nn.Transformer.generate_square_subsequent_mask(n) if self.causal else None
         return self.head(self.encoder(x, mask=mask, is_causal=self.causal))
+
+
+class Sloped(MiniGPT):
+    """A minimal GPT with ALiBi."""
+
+    def __init__(self) -> None:
+        super().__init__("matmul")
+        for block in self.blocks:
+            block.attention = SlopedAttention()
+
+
+class SlopedAttention(Attention):
+    """Causal attention with ALiBi."""
+
+    def __init__(self) -> None:
+        super().__init__("matmul", None)
+
+    def _pattern(self, products: Tensor) -> Tensor:
+        places = torch.arange(products.shape[-1])
+        lag = (places[:, None] - places).to(products.dtype)
+        slopes = 2.0 ** (-8 * torch.arange(1, HEADS + 1) / HEADS)
+        return super()._pattern(products - (WIDTH // HEADS) ** 0.5 * slopes[:, None, None] * lag)

@@ -10,6 +10,7 @@ from tests.checkpoints.adapters.own_models import (
     VOCABULARY,
     WIDTH,
     MiniGPT,
+    Sloped,
     TorchEncoder,
     turned,
 )
@@ -83,6 +84,23 @@ class TestAudit:
         found = audit(own(MiniGPT(base=500.0)))
         assert [layer.verdict for layer in found.layers] == ["undeclared", "undeclared"]
         assert found.layers[0].effective.describe() == "rotary, base 500"
+
+    def test_a_name_alone_takes_the_width_of_the_heads(self):
+        found = audit(own(MiniGPT(base=10_000.0), encoding="rope"))
+        assert {one.what for _, one in found.findings} == {"pairing"}  # A name stands for adjacent pairs.
+        assert found.layers[0].declared.turning.head_dim == HEAD_DIM
+
+    @pytest.mark.parametrize("encoding", ["alibi", ALiBi.Config(n_heads=HEADS)])
+    def test_a_name_alone_takes_the_number_of_heads(self, encoding):
+        assert audit(own(Sloped(), encoding=encoding)).ok
+
+    @pytest.mark.parametrize(
+        ("encoding", "size"),
+        [(RoPE.Config(head_dim=16), "head_dim 16"), (ALiBi.Config(n_heads=8), "num_attention_heads 8")],
+    )
+    def test_sizes_of_other_heads_are_refused(self, encoding, size):
+        with pytest.raises(ConfigError, match=rf"OwnModel\.encoding declares {size}, but that of .* is"):
+            audit(own(MiniGPT(base=500.0), encoding=encoding))
 
     @pytest.mark.parametrize("table", [True, False])
     def test_a_learned_table_is_expected_where_it_is_declared(self, table):

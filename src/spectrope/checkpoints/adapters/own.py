@@ -9,14 +9,18 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters.hooks import running
-from spectrope.checkpoints.adapters.own_fields import declared_fields
+from spectrope.checkpoints.adapters.call import Call
+from spectrope.checkpoints.adapters.hooks import evaluating, running
+from spectrope.checkpoints.adapters.inputs import runs_at, short_length
+from spectrope.checkpoints.adapters.own_fields import declared_fields, declared_size
+from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import first_of
 from spectrope.checkpoints.adapters.torch_attention import check_multi_head, multi_head_forward
 from spectrope.core import ConfigError, UnsupportedError, require_type
 from spectrope.encodings import EncodingConfig
 
 LEAST_VOCABULARY = 6  # Probes put token 5 at every position.
+TOKEN = 5
 
 
 class OwnModel(nn.Module):
@@ -36,7 +40,8 @@ class OwnModel(nn.Module):
             also the number of outputs of a linear map.
         max_length: Maximum number of tokens in a sequence; None for no limit.
         encoding: The intended encoding: its name, its configuration, or fields as in a Hugging Face
-            `config.json`; None declares nothing.
+            `config.json`; None declares nothing. With a name alone, the width and the number of heads are
+            those of the model.
         predictor: Dotted name of the linear map from states to token logits; None takes the last one with as
             many outputs as tokens.
         mask_token: Id of the mask token, for bidirectional models.
@@ -84,6 +89,7 @@ class OwnModel(nn.Module):
         self.model = model
         self.mask_token = mask_token
         self.config = OwnConfig(declared_fields(encoding) | _sizes(vocabulary, max_length))
+        self.declared_size = declared_size(encoding)
         self.forwards = {nn.MultiheadAttention: multi_head_forward, **(forwards or {})}
         self.predictor = _predictor(model, vocabulary, predictor)
 
@@ -104,6 +110,37 @@ class OwnModel(nn.Module):
             )
         with self.visible():
             return SimpleNamespace(logits=first_of(self.model(input_ids)))
+
+    def observed_declaration(self) -> dict[str, Any]:
+        """Fields that declare the encoding, with the size of heads that its name leaves open.
+
+        Raises:
+            ConfigError: If the encoding is declared for heads of another width or number.
+            UnsupportedError: If no attention kernel could be observed.
+        """
+        fields, size = self.config.to_dict(), self.declared_size
+        if size is None:
+            return fields
+        call = self._first_call()
+        observed = call.q.shape[-1] if size == "head_dim" else call.q.shape[1]
+        if fields.setdefault(size, observed) != observed:
+            raise ConfigError(
+                f"OwnModel.encoding declares {size} {fields[size]}, but that of {call.module} in "
+                f"{self.name} is {observed}; give a configuration for it, or the encoding's name alone."
+            )
+        return fields
+
+    @torch.no_grad()
+    def _first_call(self) -> Call:
+        """Queries and keys of the first attention layer, on few tokens."""
+        calls: list[Call] = []
+        length = short_length(self)
+        ids = torch.full((1, length), TOKEN, device=next(self.parameters()).device)
+        with evaluating(self), runs_at(length, self), recorded(self, calls.append):
+            self(ids)
+        if not calls:
+            raise UnsupportedError(f"no attention kernel of {self.name} could be observed.")
+        return calls[0]
 
     def get_output_embeddings(self) -> nn.Module | None:
         """The linear map from states to token logits, if there is one."""

@@ -27,7 +27,8 @@ def declared_fields(encoding: str | EncodingConfig | Mapping[str, Any] | None) -
     """Fields of a configuration that declares an encoding.
 
     Args:
-        encoding: A name, a configuration, the fields themselves, or None for nothing.
+        encoding: A name, which declares no sizes, a configuration, the fields themselves, or None for
+            nothing.
 
     Raises:
         UnknownNameError: If no encoding has that name.
@@ -37,7 +38,10 @@ def declared_fields(encoding: str | EncodingConfig | Mapping[str, Any] | None) -
         return {"model_type": OWN}
     if isinstance(encoding, Mapping):
         return {"model_type": OWN, **encoding}
-    config = ENCODINGS.config(encoding)() if isinstance(encoding, str) else encoding
+    if isinstance(encoding, str):
+        fields = declared_fields(ENCODINGS.config(encoding)())
+        return {name: value for name, value in fields.items() if name not in _SIZES.values()}
+    config = encoding
     if not isinstance(config, EncodingConfig):
         raise ConfigError(f"OwnModel.encoding must be a name, a configuration or fields; got {encoding!r}.")
     for kind, fields in _FIELDS.items():
@@ -47,6 +51,15 @@ def declared_fields(encoding: str | EncodingConfig | Mapping[str, Any] | None) -
         f"an audit knows no declaration of encoding {config.kind!r}; declare nope, learned, alibi or rope, "
         "fields of a config.json, or nothing."
     )
+
+
+def declared_size(encoding: str | EncodingConfig | Mapping[str, Any] | None) -> str | None:
+    """The field that must hold a size of the model's heads for what an encoding declares; None without one.
+
+    Fields themselves are taken as they are.
+    """
+    config = ENCODINGS.config(encoding) if isinstance(encoding, str) else type(encoding)
+    return next((size for kind, size in _SIZES.items() if issubclass(config, kind)), None)
 
 
 def _rope(config: RoPE.Config) -> Fields:
@@ -95,3 +108,4 @@ _FIELDS: dict[type[EncodingConfig], Callable[[Any], Fields]] = {
     ALiBi.Config: lambda config: {"alibi": True, "num_attention_heads": config.n_heads},
     RoPE.Config: _rope,
 }
+_SIZES: dict[type[EncodingConfig], str] = {ALiBi.Config: "num_attention_heads", RoPE.Config: "head_dim"}

@@ -19,7 +19,7 @@ from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.local import BANDED, BLOCKED, declared_pattern, pattern_mask
 from spectrope.checkpoints.audit.relative import declared_relative
-from spectrope.checkpoints.audit.twice_declared import pattern_conflicts, rotary_conflicts
+from spectrope.checkpoints.audit.twice_declared import entry_conflicts, rotary_conflicts
 from spectrope.encodings import alibi_slopes
 
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")
@@ -74,7 +74,7 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
 
 def contradictions(declaration: Declaration, layer: int) -> list[tuple[str, str]]:
     """What a checkpoint's file says in two ways of a layer: the respect, and both values."""
-    kind, conflicts = layer_type(declaration, layer), pattern_conflicts(declaration, layer)
+    kind, conflicts = layer_type(declaration, layer), entry_conflicts(declaration, layer)
     if declared_slopes(declaration) is None and rotates(declaration, layer, kind):
         conflicts += rotary_conflicts(declaration, kind)
     return conflicts

@@ -31,7 +31,7 @@ _SCALES_BY_LENGTH = frozenset({"llama3", "yarn", "longrope"})
 
 
 @dataclass(frozen=True)
-class Pattern:
+class Succession:
     """A field from which an entry per layer once followed, and the list that holds the entries now.
 
     Args:
@@ -68,11 +68,11 @@ def _ends_unrotated(period: int, layer: int, _: Declaration) -> int:
     return int(period == 0 or (layer + 1) % period != 0)
 
 
-_ENDS_FULL = Pattern("sliding_window_pattern", "layer_types", _ends_full)
-_STARTS_FULL = Pattern("global_attn_every_n_layers", "layer_types", _starts_full)
-_FIRST_FULL = Pattern("max_window_layers", "layer_types", _full_below, default=28)
-_ENDS_UNROTATED = Pattern("no_rope_layer_interval", "no_rope_layers", _ends_unrotated, default=4)
-_PATTERNS: Mapping[str, Pattern] = {
+_ENDS_FULL = Succession("sliding_window_pattern", "layer_types", _ends_full)
+_STARTS_FULL = Succession("global_attn_every_n_layers", "layer_types", _starts_full)
+_FIRST_FULL = Succession("max_window_layers", "layer_types", _full_below, default=28)
+_ENDS_UNROTATED = Succession("no_rope_layer_interval", "no_rope_layers", _ends_unrotated, default=4)
+_SUCCESSIONS: Mapping[str, Succession] = {
     **dict.fromkeys(("cohere2", "cohere_compass_text", "embedding_gemma2_text", "gemma3_text"), _ENDS_FULL),
     **dict.fromkeys(("t5gemma2_text", "t5gemma2_encoder", "t5gemma2_decoder"), _ENDS_FULL),
     **dict.fromkeys(("modernbert", "modernbert-decoder"), _STARTS_FULL),
@@ -81,23 +81,23 @@ _PATTERNS: Mapping[str, Pattern] = {
 }
 SUPERSEDED = (  # Fields of the old layout, each of which a new one replaces.
     *("rope_scaling", *BASES, *LOCAL_BASES, *COMPRESSED_BASES, *FRACTIONS, _ORIGINAL),
-    *dict.fromkeys(pattern.old for pattern in _PATTERNS.values()),
+    *dict.fromkeys(one.old for one in _SUCCESSIONS.values()),
 )
 
 
-def pattern_conflicts(fields: Declaration, layer: int) -> list[Conflict]:
+def entry_conflicts(fields: Declaration, layer: int) -> list[Conflict]:
     """Entries of a layer in a list, of which another field of the file says something else."""
-    pattern = _PATTERNS.get(fields.model_type)
-    if pattern is None:
+    one = _SUCCESSIONS.get(fields.model_type)
+    if one is None:
         return []
-    value, entries = fields.file.get(pattern.old), fields.file.get(pattern.new) or ()
-    if not isinstance(value, int) or value == pattern.default or layer >= len(entries):
+    value, entries = fields.file.get(one.old), fields.file.get(one.new) or ()
+    if not isinstance(value, int) or value == one.default or layer >= len(entries):
         return []
-    wanted = pattern.follows(value, layer, fields)
+    wanted = one.follows(value, layer, fields)
     if wanted == entries[layer]:
         return []
-    both = f"{wanted} ({pattern.old} {value}) and {entries[layer]} ({pattern.new})"
-    return [(f"config.json declares two entries of {pattern.new}", both)]
+    both = f"{wanted} ({one.old} {value}) and {entries[layer]} ({one.new})"
+    return [(f"config.json declares two entries of {one.new}", both)]
 
 
 def rotary_conflicts(fields: Declaration, layer_type: str) -> list[Conflict]:

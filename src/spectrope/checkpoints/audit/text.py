@@ -172,11 +172,10 @@ def _of_pictures(audit: "Audit") -> str:
     unseen += "" if exercised else "outputs of attention functions; "
     if any(one.origin is None for one in _turnings(audit)):
         unseen += "the first position; "
-    unseen += "".join(f"{one}; " for one in _elsewhere(audit))
     return (
         f"{PICTURES}{tried}, on one picture of {rows} × {columns} patches. Not checked there: {unseen}"
         "pictures of other sizes, several at once and videos; learned positions; norms of queries and keys; "
-        "weights."
+        f"{'; '.join([*_elsewhere(audit), 'weights'])}."
     )
 
 

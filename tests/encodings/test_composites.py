@@ -5,10 +5,9 @@ import torch
 from torch.testing import assert_close
 from transformers.models.gpt_neox import modeling_gpt_neox
 
-from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.errors import ConfigError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.axial import MRoPE
-from spectrope.encodings.bands import most_bands
 from spectrope.encodings.base import Context, Form, Scope, Tag
 from spectrope.encodings.decay import FoX
 from spectrope.encodings.grape_ap import GRAPEPath
@@ -184,12 +183,6 @@ def test_positions_are_real_numbers(dtype):
     q = torch.ones(1, 4, 3, 16)
     with pytest.raises(ConfigError, match="q_pos of RoPE must be real numbers"):
         RoPE()(q, q, torch.ones(3, dtype=dtype))
-
-
-@pytest.mark.parametrize("cls", [NoPE, Sinusoidal])
-def test_no_bands_are_told(cls):
-    with pytest.raises(UnsupportedError, match="has no frequency bands: it rotates nothing"):
-        most_bands(cls(), 16, 32)
 
 
 def test_pairs_of_each_axis_are_those_that_turn():

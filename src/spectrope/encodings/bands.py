@@ -77,7 +77,7 @@ class RotatingPairs:
 def most_bands(encoding: Encoding, width: int, length: int) -> int:
     """The largest number of bands of which none is empty in any head.
 
-    Rotating pairs bound it, or, without them, the waves of the lag kernel.
+    Rotating pairs bound it, or, without them, the waves of a lag kernel, which may be zero.
 
     Args:
         encoding: Encoding of a layer.
@@ -85,17 +85,11 @@ def most_bands(encoding: Encoding, width: int, length: int) -> int:
         length: Number of tokens of a sequence.
 
     Raises:
-        UnsupportedError: If the encoding has no frequency bands.
+        UnsupportedError: If it changes queries and keys otherwise than by steady rotations.
     """
     if isinstance(encoding, PerHead):
         return min(most_bands(part, width, length) for _, part in encoding.parts())
-    turning = rotating_pairs(encoding, width).turning
-    if not turning and encoding.form is not Form.DOT_PLUS_LAG:
-        raise UnsupportedError(
-            f"{type(encoding).__name__} has no frequency bands: it rotates nothing, and adds no "
-            "bias of the lag."
-        )
-    return turning or length - 1
+    return rotating_pairs(encoding, width).turning or length - 1
 
 
 @torch.no_grad()

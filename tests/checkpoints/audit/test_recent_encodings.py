@@ -41,6 +41,7 @@ class TestTemperature:
         config = build(Variant("ministral3", "causal")).config
         grows = {"llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 16, "rope_type": "default"}
         config.rope_parameters |= grows
+        del config.rope_parameters["factor"]  # Of the scaling that it has by default.
         torch.manual_seed(0)
         return modeling_ministral3.Ministral3ForCausalLM(config).eval()
 

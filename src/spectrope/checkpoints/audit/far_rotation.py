@@ -58,7 +58,7 @@ class FarRotation:
 
     def findings(self) -> Iterator[Discrepancy]:
         """One finding of the layer, of one of its sides, or of each head that departs."""
-        every = [*self.turns]
+        every = [place for place, turn in self.turns.items() if bool(turn.any())]  # Not pruned.
         wrong = [place for place in every if self._departs([place])]
         if not wrong and not self._departs(every):
             return

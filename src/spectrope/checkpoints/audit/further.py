@@ -45,6 +45,7 @@ from spectrope.checkpoints.audit.sections import (
     reach_of_pictures,
 )
 from spectrope.checkpoints.audit.segments import TwoStreams, funnel_segments
+from spectrope.checkpoints.audit.text import FEW
 from spectrope.checkpoints.probes.constant_content import (
     ELSEWHERE,
     LayerKernel,
@@ -253,8 +254,7 @@ class FurtherPasses:
         kinds: dict[object, str] = {}
         for one in self.records:
             kinds.setdefault((one.stack, one.declared.describe(), one.declared.mask), one.module)
-        some = "" if len(kinds) == len(self.records) else ", one layer of each kind"
-        fewer = f"fewer {'positions' if is_sound_encoder(probe.inner) else 'tokens'} ({tokens}{some})"
+        fewer = f"{FEW}{'positions' if is_sound_encoder(probe.inner) else 'tokens'} ({tokens})"
         with attention_for(probe.model, tokens):
             sparse = full_attention_up_to(probe.inner) > 0
             modules = attention_modules(probe.inner) if sparse else [one.module for one in self.records]

@@ -23,6 +23,7 @@ WEIGHTS = "weights (kernels do not show, for example, that a conversion permuted
 LONG = "one token after"  # Begins the name of a serving mode in which the keys before are zeros.
 BEAMS = "beam search"  # A serving mode of which outputs alone are compared.
 KEYS_ALONE = ", keys alone"  # Ends it where its query is not compared.
+FEW = "fewer "  # Begins the inputs of a further pass in which some layers may stand for others.
 LAYOUT = "the layout of pairs and the direction of rotation"
 UNREAD = "its form of attention is not supported"
 NO_SOFTMAX = "no softmax attention ran on tokens alone, so not audited"
@@ -203,6 +204,8 @@ def _of_texts(audit: "Audit") -> str:
         alike += f" One token after{others} others sees all keys that it is given{compared}."
     inputs = "; ".join(audit.further)
     further = f" Further passes with {inputs} showed no difference either." if inputs else ""
+    for few in (one for one in audit.further if one.startswith(FEW)):
+        further += f" With {few}, at least one layer of each kind was compared."
     beside = f"{_linear(audit)}{_indexing(audit)}"
     beyond = beyond_length(audit, _in_tables(audit))
     unseen = "; ".join([*beyond, *_unserved(audit), *_untried(audit)])

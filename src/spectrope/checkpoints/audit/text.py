@@ -216,7 +216,8 @@ def _applying(audit: "Audit") -> str:
     """Which layers apply what is declared, as the beginning of a sentence."""
     if not audit.omitted and not audit.without:
         return "Every layer applies"
-    names = layers_named(one.name for one in audit.layers)
+    in_order = sorted(audit.layers, key=lambda one: one.stack == "decoder")  # Behind its encoder.
+    names = layers_named(one.name for one in in_order)
     return f"L{names[1:]} {'apply' if names.startswith('layers') else 'applies'}"
 
 

@@ -109,13 +109,13 @@ def subject(audit: "Audit") -> str:
 
 def layers_named(names: Iterable[str]) -> str:
     """Layers in words, neighbours joined: "layer 3", "layers 0–3, 7" or "layers encoder 0, decoder 0–1"."""
-    stacks: dict[str, list[int]] = {}
-    distinct = sorted(set(names), key=lambda name: int(name.rpartition(" ")[2]))
-    for name in distinct:
+    stacks: dict[str, set[int]] = {}
+    for name in names:
         stack, _, number = name.rpartition(" ")
-        stacks.setdefault(stack, []).append(int(number))
-    told = ", ".join(f"{stack} {stretches(numbers)}".strip() for stack, numbers in stacks.items())
-    return f"layer{'s' if len(distinct) > 1 else ''} {told}"
+        stacks.setdefault(stack, set()).add(int(number))
+    in_order = sorted(stacks, key=lambda stack: (stack == "decoder", stack))  # A decoder behind its encoder.
+    told = ", ".join(f"{stack} {stretches(sorted(stacks[stack]))}".strip() for stack in in_order)
+    return f"layer{'s' if sum(map(len, stacks.values())) > 1 else ''} {told}"
 
 
 def stretches(numbers: Sequence[int]) -> str:
@@ -216,8 +216,7 @@ def _applying(audit: "Audit") -> str:
     """Which layers apply what is declared, as the beginning of a sentence."""
     if not audit.omitted and not audit.without:
         return "Every layer applies"
-    in_order = sorted(audit.layers, key=lambda one: one.stack == "decoder")  # Behind its encoder.
-    names = layers_named(one.name for one in in_order)
+    names = layers_named(one.name for one in audit.layers)
     return f"L{names[1:]} {'apply' if names.startswith('layers') else 'applies'}"
 
 

@@ -295,6 +295,22 @@ TWICE = {
             "full_attention (sliding_window_pattern 2) and sliding_attention (layer_types)",
         ),
     ),
+    "global_attn_every_n_layers of a decoder": (
+        ("Afmoe", FOUR | {"sliding_window": 20, "global_attn_every_n_layers": 2}),
+        {"global_attn_every_n_layers": 3},
+        (
+            f"{ENTRIES}layer_types",
+            "sliding_attention (global_attn_every_n_layers 3) and full_attention (layer_types)",
+        ),
+    ),
+    "full_attention_interval": (
+        ("Qwen3Next", FOUR),
+        {"full_attention_interval": 3},
+        (
+            f"{ENTRIES}layer_types",
+            "linear_attention (full_attention_interval 3) and full_attention (layer_types)",
+        ),
+    ),
     "max_window_layers": (
         ("Qwen2", FOUR | {"use_sliding_window": True, "sliding_window": 20, "max_window_layers": 4}),
         {"max_window_layers": 0},
@@ -346,6 +362,12 @@ def test_fields_of_two_layouts_that_disagree_are_found(name, tmp_path):
 def test_fields_of_two_layouts_that_agree_pass(tmp_path):
     saved(tmp_path, "Gemma3", **GEMMA)
     edit(tmp_path, {"sliding_window_pattern": 6, "rope_local_base_freq": 1e4, "rope_theta": 1e6})
+    assert quick(tmp_path).ok
+
+
+def test_an_interval_that_agrees_with_a_list_passes(tmp_path):
+    saved(tmp_path, "Qwen3Next", **FOUR)
+    edit(tmp_path, {"full_attention_interval": 4})
     assert quick(tmp_path).ok
 
 

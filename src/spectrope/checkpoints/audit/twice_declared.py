@@ -55,6 +55,10 @@ def _ends_full(period: int, layer: int, _: Declaration) -> str:
     return _full_at(period > 0 and (layer + 1) % period == 0)
 
 
+def _ends_attending(period: int, layer: int, _: Declaration) -> str:
+    return "full_attention" if period > 0 and (layer + 1) % period == 0 else "linear_attention"
+
+
 def _starts_full(period: int, layer: int, _: Declaration) -> str:
     return _full_at(period > 0 and layer % period == 0)
 
@@ -69,12 +73,16 @@ def _ends_unrotated(period: int, layer: int, _: Declaration) -> int:
 
 
 _ENDS_FULL = Succession("sliding_window_pattern", "layer_types", _ends_full)
+_ENDS_GLOBAL = Succession("global_attn_every_n_layers", "layer_types", _ends_full, default=4)
+_ENDS_ATTENDING = Succession("full_attention_interval", "layer_types", _ends_attending)
 _STARTS_FULL = Succession("global_attn_every_n_layers", "layer_types", _starts_full)
 _FIRST_FULL = Succession("max_window_layers", "layer_types", _full_below, default=28)
 _ENDS_UNROTATED = Succession("no_rope_layer_interval", "no_rope_layers", _ends_unrotated, default=4)
 _SUCCESSIONS: Mapping[str, Succession] = {
     **dict.fromkeys(("cohere2", "cohere_compass_text", "embedding_gemma2_text", "gemma3_text"), _ENDS_FULL),
     **dict.fromkeys(("t5gemma2_text", "t5gemma2_encoder", "t5gemma2_decoder"), _ENDS_FULL),
+    "afmoe": _ENDS_GLOBAL,
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _ENDS_ATTENDING),
     **dict.fromkeys(("modernbert", "modernbert-decoder"), _STARTS_FULL),
     **dict.fromkeys(("qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3"), _FIRST_FULL),
     **dict.fromkeys(("llama4_text", "mistral_large4_text", "smollm3"), _ENDS_UNROTATED),

@@ -102,6 +102,30 @@ class TestAudit:
         with pytest.raises(ConfigError, match=rf"OwnModel\.encoding declares {size}, but that of .* is"):
             audit(own(MiniGPT(base=500.0), encoding=encoding))
 
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"rope_theta": 500.0},
+            {"rope_theta": 500.0, "head_dim": HEAD_DIM},
+            {"rope_theta": 500.0, "hidden_size": HEADS * HEAD_DIM},
+            {"rotary_emb_base": 500.0, "rope_scaling": None},
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+        ],
+    )
+    def test_fields_of_either_layout_declare_a_base(self, fields):
+        assert audit(own(MiniGPT(base=500.0), encoding=fields)).ok
+        found = audit(own(MiniGPT(base=10_000.0), encoding=fields))
+        assert str(found.layers[0].findings[0]) == "base: 500 declared, 10000 effective"
+
+    def test_fields_that_contradict_each_other_are_found(self):
+        fields = {"rope_theta": 500.0, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+        found = audit(own(MiniGPT(base=10_000.0), encoding=fields))
+        assert {one.code for _, one in found.findings} == {"SPE601"}
+        assert {one.what for _, one in found.findings} == {"the configuration declares two bases"}
+
+    def test_fields_alone_take_the_number_of_heads(self):
+        assert audit(own(Sloped(), encoding={"alibi": True})).ok
+
     @pytest.mark.parametrize("table", [True, False])
     def test_a_learned_table_is_expected_where_it_is_declared(self, table):
         found = audit(own(MiniGPT(table=table), encoding="learned"))

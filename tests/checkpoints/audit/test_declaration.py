@@ -196,7 +196,7 @@ def test_a_file_that_contradicts_itself_does_not_match(leftover, finding, tmp_pa
     assert found.ok == (finding is None)
     if finding is not None:
         told = [str(one) for _, one in found.findings]
-        assert any(one.startswith(f"config.json declares {finding}") for one in told)
+        assert any(one.startswith(f"the configuration declares {finding}") for one in told)
 
 
 def test_sliding_layers_are_held_against_their_own_base():
@@ -253,31 +253,35 @@ def test_the_base_of_gpt_neox_stands_beside_new_parameters(tmp_path):
 
 FOUR = {"num_hidden_layers": 4, "max_position_embeddings": 128, "num_key_value_heads": 2}
 MASKED = {"head": "ForMaskedLM"}
+LINEAR = {f"linear_num_{one}_heads": 2 for one in ("key", "value")} | {
+    "num_experts": 2,
+    "num_experts_per_tok": 1,
+}
 GEMMA = FOUR | {"config": "TextConfig", "head_dim": 16, "sliding_window": 20}
-ENTRIES = "config.json declares two entries of "
+ENTRIES = "the configuration declares two entries of "
 TWICE = {
     "rotary_pct": (
         ("GPTNeoX", {"rotary_pct": 0.25}),
         {"rotary_pct": 0.5},
-        ("config.json declares two rotated fractions", "0.5 (rotary_pct) and 0.25 (rope_parameters)"),
+        ("the configuration declares two rotated fractions", "0.5 (rotary_pct) and 0.25 (rope_parameters)"),
     ),
     "partial_rotary_factor": (
         ("Phi", {}),
         {"partial_rotary_factor": 0.25},
         (
-            "config.json declares two rotated fractions",
+            "the configuration declares two rotated fractions",
             "0.25 (partial_rotary_factor) and 0.5 (rope_parameters)",
         ),
     ),
     "global_rope_theta": (
         ("ModernBert", FOUR | MASKED | {"local_attention": 10}),
         {"global_rope_theta": 5e5},
-        ("config.json declares two bases", "500000 (global_rope_theta) and 160000 (rope_parameters)"),
+        ("the configuration declares two bases", "500000 (global_rope_theta) and 160000 (rope_parameters)"),
     ),
     "local_rope_theta": (
         ("ModernBert", FOUR | MASKED | {"local_attention": 10}),
         {"local_rope_theta": 77.0},
-        ("config.json declares two bases", "77 (local_rope_theta) and 10000 (rope_parameters)"),
+        ("the configuration declares two bases", "77 (local_rope_theta) and 10000 (rope_parameters)"),
     ),
     "global_attn_every_n_layers": (
         ("ModernBert", FOUR | MASKED | {"global_attn_every_n_layers": 2}),
@@ -304,7 +308,7 @@ TWICE = {
         ),
     ),
     "full_attention_interval": (
-        ("Qwen3Next", FOUR),
+        ("Qwen3Next", FOUR | LINEAR),
         {"full_attention_interval": 3},
         (
             f"{ENTRIES}layer_types",
@@ -331,7 +335,7 @@ TWICE = {
             "rope_scaling": {"rope_type": "linear", "type": "dynamic", "factor": 4.0},
         },
         (
-            "config.json declares two kinds of scaling",
+            "the configuration declares two kinds of scaling",
             "linear (rope_scaling.rope_type) and dynamic (rope_scaling.type)",
         ),
     ),
@@ -340,7 +344,7 @@ TWICE = {
             ("Llama", {"max_position_embeddings": 512, "rope_parameters": ROPES[kind]}),
             {"original_max_position_embeddings": 64},
             (
-                "config.json declares two original lengths",
+                "the configuration declares two original lengths",
                 "64 (original_max_position_embeddings) and 32 (rope_parameters)",
             ),
         )
@@ -366,7 +370,7 @@ def test_fields_of_two_layouts_that_agree_pass(tmp_path):
 
 
 def test_an_interval_that_agrees_with_a_list_passes(tmp_path):
-    saved(tmp_path, "Qwen3Next", **FOUR)
+    saved(tmp_path, "Qwen3Next", **FOUR | LINEAR)
     edit(tmp_path, {"full_attention_interval": 4})
     assert quick(tmp_path).ok
 

@@ -26,6 +26,7 @@ from spectrope.checkpoints.adapters.inputs import (
 )
 from spectrope.checkpoints.adapters.interface import attention_implementations
 from spectrope.checkpoints.adapters.load import drawn_weights, ignored_weights, open_model, require_own_head
+from spectrope.checkpoints.adapters.own_fields import HEAD_WIDTHS, HEADS, WIDTHS
 from spectrope.checkpoints.adapters.packing import sequences_told_apart
 from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import (
@@ -62,7 +63,10 @@ from spectrope.checkpoints.adapters.texts import (
 
 __all__ = [
     "FAILURES",
+    "HEADS",
+    "HEAD_WIDTHS",
     "POOLS",
+    "WIDTHS",
     "Call",
     "Enough",
     "HeadSite",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters.call import Call
 from spectrope.checkpoints.adapters.hooks import evaluating, running
 from spectrope.checkpoints.adapters.inputs import runs_at, short_length
-from spectrope.checkpoints.adapters.own_fields import declared_fields, declared_size
+from spectrope.checkpoints.adapters.own_fields import declared_fields, observed_sizes
 from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import first_of
 from spectrope.checkpoints.adapters.torch_attention import check_multi_head, multi_head_forward
@@ -40,8 +40,8 @@ class OwnModel(nn.Module):
             also the number of outputs of a linear map.
         max_length: Maximum number of tokens in a sequence; None for no limit.
         encoding: The intended encoding: its name, its configuration, or fields as in a Hugging Face
-            `config.json`; None declares nothing. With a name alone, the width and the number of heads are
-            those of the model.
+            `config.json`; None declares nothing. What a name or fields leave open of the width and the number
+            of heads is that of the model.
         predictor: Dotted name of the linear map from states to token logits; None takes the last one with as
             many outputs as tokens.
         mask_token: Id of the mask token, for bidirectional models.
@@ -89,7 +89,8 @@ class OwnModel(nn.Module):
         self.model = model
         self.mask_token = mask_token
         self.config = OwnConfig(declared_fields(encoding) | _sizes(vocabulary, max_length))
-        self.declared_size = declared_size(encoding)
+        self.stated = dict(encoding) if isinstance(encoding, Mapping) else {}
+        self.observed_sizes = observed_sizes(encoding)
         self.forwards = {nn.MultiheadAttention: multi_head_forward, **(forwards or {})}
         self.predictor = _predictor(model, vocabulary, predictor)
 
@@ -112,22 +113,24 @@ class OwnModel(nn.Module):
             return SimpleNamespace(logits=first_of(self.model(input_ids)))
 
     def observed_declaration(self) -> dict[str, Any]:
-        """Fields that declare the encoding, with the size of heads that its name leaves open.
+        """Fields that declare the encoding, with the sizes of heads that it leaves open.
 
         Raises:
             ConfigError: If the encoding is declared for heads of another width or number.
             UnsupportedError: If no attention kernel could be observed.
         """
-        fields, size = self.config.to_dict(), self.declared_size
-        if size is None:
+        fields = self.config.to_dict()
+        if not self.observed_sizes:
             return fields
         call = self._first_call()
-        observed = call.q.shape[-1] if size == "head_dim" else call.q.shape[1]
-        if fields.setdefault(size, observed) != observed:
-            raise ConfigError(
-                f"OwnModel.encoding declares {size} {fields[size]}, but that of {call.module} in "
-                f"{self.name} is {observed}; give a configuration for it, or the encoding's name alone."
-            )
+        sizes = {"head_dim": call.q.shape[-1], "num_attention_heads": call.q.shape[1]}
+        for size in self.observed_sizes:
+            observed = sizes[size]
+            if fields.setdefault(size, observed) != observed:
+                raise ConfigError(
+                    f"OwnModel.encoding declares {size} {fields[size]}, but that of {call.module} in "
+                    f"{self.name} is {observed}; give a configuration for it, or the encoding's name alone."
+                )
         return fields
 
     @torch.no_grad()

@@ -20,6 +20,9 @@ from spectrope.encodings import (
 
 OWN = "own"
 LEARNED = "own, learned table"  # The kind of model whose table of positions starts at row 0.
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_num_attention_heads")
+WIDTHS = ("hidden_size", "n_embd", "d_model")  # Of the hidden states.
+HEAD_WIDTHS = ("head_dim", "attention_head_dim", "d_kv", "kv_channels")
 Fields = dict[str, Any]
 
 
@@ -53,13 +56,15 @@ def declared_fields(encoding: str | EncodingConfig | Mapping[str, Any] | None) -
     )
 
 
-def declared_size(encoding: str | EncodingConfig | Mapping[str, Any] | None) -> str | None:
-    """The field that must hold a size of the model's heads for what an encoding declares; None without one.
+def observed_sizes(encoding: str | EncodingConfig | Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Fields that must hold sizes of the model's heads for what an encoding declares.
 
-    Fields themselves are taken as they are.
+    Of fields themselves, those that they leave open; those that they state are taken as they are.
     """
+    if isinstance(encoding, Mapping):
+        return tuple(size for size, names in _STATED.items() if encoding and not names & encoding.keys())
     config = ENCODINGS.config(encoding) if isinstance(encoding, str) else type(encoding)
-    return next((size for kind, size in _SIZES.items() if issubclass(config, kind)), None)
+    return tuple(size for kind, size in _SIZES.items() if issubclass(config, kind))
 
 
 def _rope(config: RoPE.Config) -> Fields:
@@ -109,3 +114,7 @@ _FIELDS: dict[type[EncodingConfig], Callable[[Any], Fields]] = {
     RoPE.Config: _rope,
 }
 _SIZES: dict[type[EncodingConfig], str] = {ALiBi.Config: "num_attention_heads", RoPE.Config: "head_dim"}
+_STATED = {  # Fields from which each of the sizes follows.
+    "head_dim": {*HEAD_WIDTHS, *WIDTHS},
+    "num_attention_heads": {*HEADS},
+}

@@ -43,11 +43,12 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     """The text model's configuration as plain values: as the library holds it, and as its file says it.
 
     Returns:
-        "library" and "file"; the latter is empty for a model that was not opened here. With "stacks" of
-        these where an encoder and a decoder have configurations of their own.
+        "library" and "file"; the latter is empty for a model that was not opened here, and holds the fields
+        that an `OwnModel` was given. With "stacks" of these where an encoder and a decoder have
+        configurations of their own.
     """
     if (observed := getattr(model, "observed_declaration", None)) is not None:
-        return {"library": observed(), "file": {}}
+        return {"library": observed(), "file": getattr(model, "stated", {})}
     own, whole, source = _stated_by(model), whole_config(model), opened_from(model)
     if own is not whole:
         return fields_of_part(whole, own, source)

@@ -597,7 +597,7 @@ FAULTS = (
     Fault(
         "SPE601",
         "the configuration contradicts itself",
-        ("config.json declares",),
+        ("the configuration declares two",),
         "Two fields of the checkpoint's configuration contradict each other.",
         "An old and a new layout of the same field are both present, and an edit changed one of them.",
         "Keep one of the fields.",

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from spectrope.checkpoints.adapters import HEAD_WIDTHS
 from spectrope.checkpoints.audit.architectures import READS_ROTARY_DIM, SCALES_FULL_ALONE, TURNS_LAST
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
@@ -344,9 +345,7 @@ def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, 
         beside = fields.number("head_dim") - latent if fields.model_type in TURNS_LAST else 0
         still = fields.get("qk_nope_head_dim") or beside
         return still, latent, still + latent
-    head_dim = (
-        fields.get("head_dim", "attention_head_dim", "d_kv", "kv_channels") or fields.width // fields.n_heads
-    )
+    head_dim = fields.get(*HEAD_WIDTHS) or fields.width // fields.n_heads
     width = fields.get("rotary_dim")
     if width is not None and fields.model_type in READS_ROTARY_DIM:
         return 0, width, head_dim

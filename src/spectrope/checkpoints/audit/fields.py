@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spectrope.checkpoints.adapters import HEADS, WIDTHS
 from spectrope.core import ConfigError
 
 
@@ -57,11 +58,9 @@ class Declaration:
     @property
     def n_heads(self) -> int:
         """Query heads of a layer."""
-        return self.number(
-            "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_num_attention_heads"
-        )
+        return self.number(*HEADS)
 
     @property
     def width(self) -> int:
         """Width of the hidden states."""
-        return self.number("hidden_size", "n_embd", "d_model")
+        return self.number(*WIDTHS)

@@ -16,7 +16,7 @@ from spectrope.checkpoints.audit.declared_rope import (
 )
 from spectrope.checkpoints.audit.fields import Declaration
 
-Conflict = tuple[str, str]  # As "config.json declares two bases", "500000 (rope_theta) and 10000 (...)".
+Conflict = tuple[str, str]  # As "the configuration declares two bases", "500000 (a field) and 10000 (...)".
 
 _PLAIN = (str, int, float, bool, list)
 _RENAMED = {"su": "longrope", "mrope": "default"}  # Kinds of scaling that have another name now.
@@ -105,7 +105,7 @@ def entry_conflicts(fields: Declaration, layer: int) -> list[Conflict]:
     if wanted == entries[layer]:
         return []
     both = f"{wanted} ({one.old} {value}) and {entries[layer]} ({one.new})"
-    return [(f"config.json declares two entries of {one.new}", both)]
+    return [(f"the configuration declares two entries of {one.new}", both)]
 
 
 def rotary_conflicts(fields: Declaration, layer_type: str) -> list[Conflict]:
@@ -128,7 +128,7 @@ def _kinds(owner: str, parameters: Mapping[str, Any]) -> Iterator[Conflict]:
     new, old = (_RENAMED.get(str(kind), kind) for kind in map(parameters.get, ("rope_type", "type")))
     if new is not None and old is not None and new != old:
         both = f"{new} ({owner}.rope_type) and {old} ({owner}.type)"
-        yield "config.json declares two kinds of scaling", both
+        yield "the configuration declares two kinds of scaling", both
 
 
 def _moved(
@@ -142,7 +142,7 @@ def _moved(
         beside = file.get(old)
         if value is not None and beside is not None and not math.isclose(float(beside), float(value)):
             both = f"{float(beside):g} ({old}) and {float(value):g} (rope_parameters)"
-            yield f"config.json declares two {what}", both
+            yield f"the configuration declares two {what}", both
 
 
 def _scalings(scaling: Mapping[str, Any], new: Mapping[str, Any]) -> list[Conflict]:
@@ -153,4 +153,4 @@ def _scalings(scaling: Mapping[str, Any], new: Mapping[str, Any]) -> list[Confli
         return []
     one, other = (", ".join(f"{key} {known.get(key)}" for key in off) for known in (old, new))
     both = f"{one} (rope_scaling) and {other} (rope_parameters)"
-    return [("config.json declares two scalings", both)]
+    return [("the configuration declares two scalings", both)]

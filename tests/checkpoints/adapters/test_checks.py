@@ -196,3 +196,13 @@ def test_sizes_that_are_left_out_are_not_taken_from_the_class(folder, capsys, mo
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": 64}))
     with pytest.raises(ConfigError, match="hidden_size is missing, and what LlamaConfig takes instead, 4096"):
         open_model(folder)
+
+
+def test_a_table_that_is_narrower_than_the_hidden_states_lacks_no_size(tmp_path):
+    narrow = {"input_embedding_size": 16, "output_embedding_size": 16, "num_hidden_layers": 1}
+    config = transformers.RemBertConfig(vocab_size=64, intermediate_size=16, **narrow)
+    transformers.RemBertForMaskedLM(config).save_pretrained(tmp_path)
+    fields = json.loads((tmp_path / "config.json").read_text())
+    assert fields.pop("hidden_size") == 1152
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert open_model(tmp_path).config.hidden_size == 1152

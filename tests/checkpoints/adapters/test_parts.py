@@ -3,7 +3,9 @@
 import pytest
 import transformers
 
+from spectrope.checkpoints.adapters import open_model
 from spectrope.checkpoints.adapters.parts import as_part, models_within, part_of, shown_name
+from spectrope.checkpoints.adapters.structure import opened_from
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.lock import lock
 from spectrope.core import ConfigError, unwatched
@@ -50,6 +52,16 @@ def test_a_part_forgets_the_whole_when_it_has_been_looked_at():
         assert shown_name(part) == "WhisperEncoder, encoder"
     assert shown_name(part) == "WhisperEncoder"
     assert not vars(part).keys() & {"whole_config", "part_name"}
+
+
+def test_a_part_remembers_afterwards_what_it_did_before(tmp_path):
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=50, **SIZES)).save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    before = opened_from(model.model)
+    assert before == str(tmp_path)
+    with as_part(model, "model"):
+        pass
+    assert opened_from(model.model) == before
 
 
 def bert():

@@ -22,6 +22,7 @@ from spectrope.checkpoints.audit.declaration import (
 from spectrope.checkpoints.audit.encoding import Mask
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.text import LAYOUT, closing
+from spectrope.checkpoints.audit.twice_declared import SUCCESSIONS, entry_conflicts, rotary_conflicts
 from spectrope.core import unwatched
 from spectrope.core.errors import ConfigError
 
@@ -383,6 +384,30 @@ def test_a_default_beside_a_list_of_one_s_own_is_no_contradiction(family, tmp_pa
     }
     saved(tmp_path, family, **FOUR, **own[family])
     assert quick(tmp_path).ok
+
+
+@pytest.mark.parametrize("family", SUCCESSIONS)
+def test_what_a_class_writes_by_itself_is_known(family):
+    one = SUCCESSIONS[family]
+    written = CONFIG_MAPPING[family]().to_dict().get(one.old)
+    assert one.default == written
+
+
+@pytest.mark.parametrize("limit", [80, 28])
+def test_a_limit_of_a_vision_model_s_text_contradicts_its_list_unless_its_class_wrote_it(limit):
+    text = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": limit}
+    listed = {"model_type": "qwen2_vl_text", "layer_types": ["full_attention", "sliding_attention"]}
+    found = entry_conflicts(Declaration({}, text | listed), 1)
+    assert bool(found) == (limit != 80)
+
+
+def test_a_kind_of_scaling_under_its_former_name_is_the_same():
+    old = {"type": "mrope", "mrope_section": [1, 1, 2]}
+    new = {"rope_type": "default", "type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}
+    both = {"rope_scaling": old, "rope_parameters": new}
+    assert rotary_conflicts(Declaration({}, both), "full_attention") == []
+    both["rope_scaling"] = old | {"type": "linear"}
+    assert len(rotary_conflicts(Declaration({}, both), "full_attention")) == 1
 
 
 def test_a_model_that_was_loaded_with_other_fields_is_held_against_its_own(tmp_path):

@@ -16,7 +16,8 @@ ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.b
 COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
 TABLES = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "embed_in.weight", "shared.weight")
 TABLE_SIZES = ("vocab_size", "hidden_size")  # Rows and columns of a table of tokens.
-NARROWER = ((), ("embedding_size", "word_embed_proj_dim"))  # Columns before a map to the hidden size.
+# Columns before a map to the hidden size.
+NARROWER = ((), ("embedding_size", "word_embed_proj_dim", "input_embedding_size"))
 MOST_LAYERS = 1000  # Above it a number of layers is compared with the weights before any are allocated.
 
 

@@ -11,6 +11,8 @@ from spectrope.checkpoints.adapters.structure import opened_from, whole_config
 from spectrope.checkpoints.adapters.towers import is_tower
 from spectrope.core import ConfigError
 
+REMEMBERED = ("whole_config", "part_name", "opened_from")  # By a part of the whole.
+
 
 def part_of(model: nn.Module, name: str) -> nn.Module:
     """A part of a model that was loaded for it, which remembers its name and the whole's configuration.
@@ -22,13 +24,7 @@ def part_of(model: nn.Module, name: str) -> nn.Module:
     Raises:
         ConfigError: If no part of that name is a model of its own.
     """
-    body = getattr(model, "base_model", model)
-    part: Any = (dict(body.named_modules()) | dict(model.named_modules())).get(name)
-    if not name or not _is_model(part):
-        known = ", ".join(models_within(model)) or "none"
-        raise ConfigError(
-            f"part must name a model within {type(model).__name__}; got {name!r}. Models within it: {known}."
-        )
+    part: Any = _part_named(model, name)
     if part.config.model_type != whole_config(model).model_type:
         part.whole_config = whole_config(model)
     part.part_name = name
@@ -43,12 +39,26 @@ def as_part(model: nn.Module, name: str) -> Iterator[nn.Module]:
     Raises:
         ConfigError: If no part of that name is a model of its own.
     """
-    part: Any = part_of(model, name)
+    held = vars(_part_named(model, name))
+    before = {key: held[key] for key in REMEMBERED if key in held}
     try:
-        yield part
+        yield part_of(model, name)
     finally:
-        for remembered in ("whole_config", "part_name", "opened_from"):
-            vars(part).pop(remembered, None)
+        for key in REMEMBERED:
+            held.pop(key, None)
+        held.update(before)
+
+
+def _part_named(model: nn.Module, name: str) -> nn.Module:
+    """The part of that name, also within the model without its head, if it is a model of its own."""
+    body = getattr(model, "base_model", model)
+    part = (dict(body.named_modules()) | dict(model.named_modules())).get(name)
+    if not name or part is None or not _is_model(part):
+        known = ", ".join(models_within(model)) or "none"
+        raise ConfigError(
+            f"part must name a model within {type(model).__name__}; got {name!r}. Models within it: {known}."
+        )
+    return part
 
 
 def models_within(model: nn.Module) -> list[str]:
@@ -74,7 +84,7 @@ def named_part(model: str, part: str) -> str:
     return f"{model}, {part}" if part else model
 
 
-def _is_model(module: nn.Module | None) -> bool:
+def _is_model(module: nn.Module) -> bool:
     return hasattr(module, "config") and hasattr(module, "get_input_embeddings")
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spectrope.checkpoints.audit.declared_rope import (
@@ -76,26 +76,28 @@ _ENDS_FULL = Succession("sliding_window_pattern", "layer_types", _ends_full)
 _ENDS_GLOBAL = Succession("global_attn_every_n_layers", "layer_types", _ends_full, default=4)
 _ENDS_ATTENDING = Succession("full_attention_interval", "layer_types", _ends_attending)
 _STARTS_FULL = Succession("global_attn_every_n_layers", "layer_types", _starts_full)
-_FIRST_FULL = Succession("max_window_layers", "layer_types", _full_below, default=28)
-_ENDS_UNROTATED = Succession("no_rope_layer_interval", "no_rope_layers", _ends_unrotated, default=4)
-_SUCCESSIONS: Mapping[str, Succession] = {
+_FIRST_FULL = Succession("max_window_layers", "layer_types", _full_below)
+_ENDS_UNROTATED = Succession("no_rope_layer_interval", "no_rope_layers", _ends_unrotated)
+SUCCESSIONS: Mapping[str, Succession] = {
     **dict.fromkeys(("cohere2", "cohere_compass_text", "embedding_gemma2_text", "gemma3_text"), _ENDS_FULL),
     **dict.fromkeys(("t5gemma2_text", "t5gemma2_encoder", "t5gemma2_decoder"), _ENDS_FULL),
     "afmoe": _ENDS_GLOBAL,
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _ENDS_ATTENDING),
     **dict.fromkeys(("modernbert", "modernbert-decoder"), _STARTS_FULL),
-    **dict.fromkeys(("qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3"), _FIRST_FULL),
-    **dict.fromkeys(("llama4_text", "mistral_large4_text", "smollm3"), _ENDS_UNROTATED),
+    **dict.fromkeys(("qwen2", "qwen3"), replace(_FIRST_FULL, default=28)),
+    **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text"), replace(_FIRST_FULL, default=80)),
+    **dict.fromkeys(("llama4_text", "smollm3"), replace(_ENDS_UNROTATED, default=4)),
+    "mistral_large4_text": _ENDS_UNROTATED,
 }
 SUPERSEDED = (  # Fields of the old layout, each of which a new one replaces.
     *("rope_scaling", *BASES, *LOCAL_BASES, *COMPRESSED_BASES, *FRACTIONS, _ORIGINAL),
-    *dict.fromkeys(one.old for one in _SUCCESSIONS.values()),
+    *dict.fromkeys(one.old for one in SUCCESSIONS.values()),
 )
 
 
 def entry_conflicts(fields: Declaration, layer: int) -> list[Conflict]:
     """Entries of a layer in a list, of which another field of the file says something else."""
-    one = _SUCCESSIONS.get(fields.model_type)
+    one = SUCCESSIONS.get(fields.model_type)
     if one is None:
         return []
     value, entries = fields.file.get(one.old), fields.file.get(one.new) or ()
@@ -123,6 +125,13 @@ def rotary_conflicts(fields: Declaration, layer_type: str) -> list[Conflict]:
     return conflicts + _scalings({} if apart else scaling, new)
 
 
+def _as_of_now(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a scaling, with the names that its kind has now."""
+    named = {"rope_type" if key == "type" else key: value for key, value in parameters.items()}
+    kind = named.get("rope_type")
+    return named if kind is None else named | {"rope_type": _RENAMED.get(str(kind), kind)}
+
+
 def _kinds(owner: str, parameters: Mapping[str, Any]) -> Iterator[Conflict]:
     """Two kinds of scaling under the new and the old name."""
     new, old = (_RENAMED.get(str(kind), kind) for kind in map(parameters.get, ("rope_type", "type")))
@@ -147,10 +156,10 @@ def _moved(
 
 def _scalings(scaling: Mapping[str, Any], new: Mapping[str, Any]) -> list[Conflict]:
     """Parameters of `rope_scaling` that differ from those of the new layout."""
-    old = {"rope_type" if key == "type" else key: value for key, value in scaling.items()}
-    off = sorted(key for key, value in old.items() if isinstance(value, _PLAIN) and new.get(key) != value)
+    old, now = _as_of_now(scaling), _as_of_now(new)
+    off = sorted(key for key, value in old.items() if isinstance(value, _PLAIN) and now.get(key) != value)
     if not off:
         return []
-    one, other = (", ".join(f"{key} {known.get(key)}" for key in off) for known in (old, new))
+    one, other = (", ".join(f"{key} {known.get(key)}" for key in off) for known in (old, now))
     both = f"{one} (rope_scaling) and {other} (rope_parameters)"
     return [("the configuration declares two scalings", both)]

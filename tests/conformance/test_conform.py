@@ -259,6 +259,19 @@ def test_what_no_option_varies_is_looked_at(function: Function, beyond: str):
     assert found.to_dict()["beyond"] == list(found.beyond)
 
 
+def test_a_call_that_is_not_offered_is_told():
+    def one_sequence(x: Tensor, positions: Tensor) -> Tensor:
+        if len(x) > 1:
+            raise NotImplementedError("a batch")
+        return everything(x, positions, layout="halves")
+
+    found = conform(one_sequence, only=[RotaryCell()])
+    assert found.ok
+    assert found.to_dict()["absent"] == ["two sequences in a batch"]
+    told = "Not offered beside these cases, and therefore not tested: two sequences in a batch."
+    assert told in list(found.parts())
+
+
 def test_another_type_is_told():
     def widens(x: Tensor, positions: Tensor) -> Tensor:
         return everything(x.double(), positions, layout="halves")

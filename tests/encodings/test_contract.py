@@ -139,6 +139,16 @@ class TestEveryEncoding:
         assert logits.dtype is torch.bfloat16
         assert_close(logits.double(), exact, atol=0.05 * float(exact.detach().abs().max()), rtol=0)
 
+    @pytest.mark.parametrize("autocast", [False, True])
+    def test_bfloat16_meets_weights_in_float32(self, config, autocast):
+        t = trial(config)
+        ctx = t.context(t.contents(), t.pos)
+        low = {"x_q": ctx.x_q.bfloat16(), "x_k": ctx.x_k.bfloat16(), "q_pos": t.pos, "k_pos": t.pos}
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = copy.deepcopy(t.encoding).float()(ctx.q.bfloat16(), ctx.k.bfloat16(), **low)
+        exact = t.encoding.logits(ctx)
+        assert_close(logits.double(), exact, atol=0.05 * float(exact.detach().abs().max()), rtol=0)
+
     def test_float32_agrees_with_float64(self, config):
         t = trial(config)
         ctx = t.context(t.contents(), t.pos)

@@ -230,6 +230,17 @@ def test_no_number_is_said_to_be_one():
     assert shift.note == "cannot tell: what is compared contains NaN"
 
 
+def test_what_no_query_sees_may_be_no_number():
+    class PastAlone(LagBias):
+        tags = PLAIN
+
+        def lag_bias(self, lag: Tensor) -> Tensor:
+            return -torch.log1p(lag.float())[..., None].expand(*lag.shape, 4)
+
+    assert all(one.honest for one in checked(PastAlone).values())
+    assert not checked(PastAlone, Sizes(causal=False))[Tag.CONTENT_FREE].is_known
+
+
 def test_errors_are_relative_to_values_of_their_kind():
     a = torch.tensor([1.0, 2.0, -1e9, -math.inf])
     assert relative_error(a, a) == 0

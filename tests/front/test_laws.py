@@ -140,8 +140,14 @@ def test_a_spectrum_keeps_the_sizes_that_an_encoding_was_given():
     assert wide.equals(sp.spectrum(sp.encodings.RoPE(head_dim=64), length=32).to_frame())
     assert wide.equals(sp.spectrum(sp.encodings.RoPE.Config(head_dim=64), length=32).to_frame())
     assert sp.spectrum(sp.encodings.ALiBi.Config(n_heads=2), length=16).to_frame().height == 2
+    for heads in (15, 16, 17):  # 16 is the default of the class.
+        assert len(sp.spectrum(sp.encodings.ALiBi.Config(n_heads=heads), length=16).kernels) == heads
     with pytest.raises(ConfigError, match="heads=4, but the encoding has n_heads=2; give one"):
         sp.spectrum("alibi:n_heads=2", heads=4)
+    with pytest.raises(ConfigError, match=r"RoPE.Config has no field 'n_heads'"):
+        sp.spectrum("rope:n_heads=4")
+    with pytest.raises(ConfigError, match=r"ALiBi.Config has no field 'head_dim'"):
+        sp.spectrum("mla+alibi:head_dim=4")
     with pytest.raises(ConfigError, match="max_length is not set in a spectrum"):
         sp.spectrum("fope:max_length=64")
 

@@ -34,15 +34,17 @@ class Beyond:
     base: float = BASE
 
 
-def faults_beyond(tested: RotaryFunction, cell: RotaryCell) -> tuple[str, ...]:
-    """What is wrong where something else than the options of cells varies, a line each.
+def faults_beyond(tested: RotaryFunction, cell: RotaryCell) -> dict[str, str | None]:
+    """What is wrong where something else than the options of cells varies, by what varies.
 
     Args:
         tested: The function.
         cell: One that it gets right.
+
+    Returns:
+        Words for each call; "" if nothing is wrong, None if the function does not offer it.
     """
-    found = ((one.name, _fault(tested, cell, one)) for one in _calls(tested, cell))
-    return tuple(f"{name}: {fault}" for name, fault in found if fault)
+    return {one.name: _fault(tested, cell, one) for one in _calls(tested, cell)}
 
 
 def _calls(tested: RotaryFunction, cell: RotaryCell) -> Iterator[Beyond]:
@@ -55,12 +57,12 @@ def _calls(tested: RotaryFunction, cell: RotaryCell) -> Iterator[Beyond]:
         yield Beyond(name, x[..., :tokens, :], positions[..., :tokens])
 
 
-def _fault(tested: RotaryFunction, cell: RotaryCell, call: Beyond) -> str:
-    """What is wrong with one call; "" if nothing is, or it is not offered."""
+def _fault(tested: RotaryFunction, cell: RotaryCell, call: Beyond) -> str | None:
+    """What is wrong with one call; "" if nothing is, None if it is not offered."""
     try:
         y = tested(call.x.clone(), call.positions.clone(), cell.asked() | {"base": call.base})
     except NotOffered:
-        return ""
+        return None
     except (Exception, SystemExit) as error:  # A user's function may raise anything.
         return f"fails with {reason(error)}"
     if not isinstance(y, Tensor) or y.shape != call.x.shape:

@@ -54,12 +54,14 @@ class Conformance(Shown):
         results: A result per cell and direction.
         examples: A smallest example for each kind of failure.
         beyond: What is wrong where something else than the options of cells varies, a line each.
+        absent: What of that the function does not offer.
     """
 
     name: str
     results: tuple[Result, ...]
     examples: tuple[Example, ...]
     beyond: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -90,6 +92,8 @@ class Conformance(Shown):
                 "cases."
             )
         yield from self.beyond
+        if self.absent:
+            yield f"Not offered beside these cases, and therefore not tested: {', '.join(self.absent)}."
         notes = Counter(one.note for one in self.results if one.note and one.verdict in ("exact", "float32"))
         for note, count in notes.items():
             yield f"In {count} of {len(self.results)} cases it {note}."
@@ -103,6 +107,7 @@ class Conformance(Shown):
             "ok": self.ok,
             "cells": self.to_frame().to_dicts(),
             "beyond": list(self.beyond),
+            "absent": list(self.absent),
             "examples": [asdict(one) | {"code": str(one)} for one in self.examples],
         }
 
@@ -148,8 +153,14 @@ def conform(
     if all(one.verdict == "not offered" for one in results):
         raise ConfigError(f"{tested.name} offers none of the cases: {results[0].note or 'no reason given'}.")
     right = next((one.cell for one in results if one.verdict in ("exact", "float32")), None)
-    beyond = () if right is None else faults_beyond(tested, right)
-    return Conformance(tested.name, tuple(results), tuple(_examples(tested, results)), beyond)
+    found = {} if right is None else faults_beyond(tested, right)
+    return Conformance(
+        tested.name,
+        tuple(results),
+        tuple(_examples(tested, results)),
+        tuple(f"{name}: {fault}" for name, fault in found.items() if fault),
+        tuple(name for name, fault in found.items() if fault is None),
+    )
 
 
 def own_layout(tested: RotaryFunction) -> str:

@@ -228,14 +228,8 @@ class Encoding(FromConfig, SeededModule):
             shape = tuple(cast(Tensor, hidden).shape)
             if len(shape) != 3 or shape[:2] != (batch, length):
                 raise ConfigError(f"x_{side} of {name} must have shape ({batch}, {length}, c); got {shape}.")
-            width, weights = self.config.size("d_model"), next(self.parameters(), None)
-            if width not in (None, shape[2]):
+            if (width := self.config.size("d_model")) not in (None, shape[2]):
                 raise ConfigError(f"{name} was built with d_model={width}; got x_{side} of width {shape[2]}.")
-            if weights is not None and cast(Tensor, hidden).dtype is not weights.dtype:
-                raise ConfigError(
-                    f"x_{side} of {name} must be in {weights.dtype}, as its weights are; got "
-                    f"{cast(Tensor, hidden).dtype}."
-                )
 
     def _check_vectors(self, q: Tensor, k: Tensor) -> None:
         """Refuse queries and keys that do not fit each other or the configuration."""

@@ -40,7 +40,7 @@ class Decay(Encoding):
             UnsupportedError: If the context contains no hidden states.
             ConfigError: If there are more queries than keys.
         """
-        steps = self.steps(self.states(ctx))
+        steps = self.steps(self.states(ctx).to(self.gate.weight.dtype))
         total = steps.to(torch.promote_types(steps.dtype, torch.float32)).cumsum(1).transpose(1, 2)
         rows = total[..., -ctx.q.shape[-2] :]
         return -(rows[..., :, None] - total[..., None, :]).abs()

@@ -71,7 +71,8 @@ class PaTH(Encoding, name="path"):
             ConfigError: If there are more queries than keys.
         """
         dtype = torch.promote_types(ctx.q.dtype, torch.float32)
-        w, strength = (part.to(dtype) for part in self.reflections(self.states(ctx)))
+        states = self.states(ctx).to(self.down.weight.dtype)
+        w, strength = (part.to(dtype) for part in self.reflections(states))
         q, k, past = ctx.q.to(dtype), ctx.k.to(dtype), ctx.k.shape[-2] - ctx.q.shape[-2]
         with own_precision(q):
             scaled = strength * w

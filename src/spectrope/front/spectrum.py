@@ -29,6 +29,7 @@ from spectrope.encodings import (
     EncodingConfig,
     combination,
     is_encoding_class,
+    parse_encoding,
     split_sizes,
 )
 from spectrope.front.ablate import refuse, require_language_model
@@ -80,7 +81,7 @@ def spectrum(
             64).
         draws: Of a run or a model: permutations in the test of Toeplitz shares (199).
         length: Positions of an encoding (512), or tokens per sequence of a model (64).
-        heads: Of an encoding that is named or configured (those that it has been given, or 8).
+        heads: Of an encoding that is named or configured (those of its text or configuration, or 8).
         on: Of a model: a `Path` of a file with a text per line, texts, or token ids of shape (n, t); None
             draws tokens.
         layers: Of a model: layers to measure; None takes all.
@@ -189,8 +190,8 @@ def spectrum_of_encoding(target: Any, length: int, heads: int | None = None) -> 
     Args:
         target: Its name, `mla` or `mla+NAME` for latent attention, or a class, configuration or module.
         length: Number of positions.
-        heads: Number of heads of an encoding that is named or configured; None takes those that it has been
-            given, or 8.
+        heads: Number of heads of an encoding that is named or configured; None takes those of its text or
+            configuration, or 8.
 
     Raises:
         UnsupportedError: If it has none, with the reason.
@@ -213,20 +214,23 @@ def spectrum_of_encoding(target: Any, length: int, heads: int | None = None) -> 
 
 
 def _own_sizes(target: Any) -> tuple[Any, dict[str, int]]:
-    """A text without its sizes, or a configuration; and the heads and width that it has been given.
+    """A text without its sizes, or a configuration; and the heads and width that it has.
 
     Raises:
-        ConfigError: If a text sets another size.
+        ConfigError: If a text sets another size, or one that the encoding does not have.
     """
     if isinstance(target, str):
-        target, sizes = split_sizes(target)
+        text, (target, sizes) = target, split_sizes(target)
+        if sizes:
+            first, _, rest = text.partition("+")
+            parse_encoding((rest if first in ATTENTIONS else text).partition("@")[0])
         for name in sizes.keys() - {"n_heads", "head_dim"}:
             raise ConfigError(f"{name} is not set in a spectrum, of a causal layer with as many positions.")
         return target, sizes
     if not isinstance(target, EncodingConfig):
         return target, {}
-    given = {name: (target.size(name), type(target)().size(name)) for name in ("n_heads", "head_dim")}
-    return target, {name: own for name, (own, usual) in given.items() if own != usual}
+    held = {name: target.size(name) for name in ("n_heads", "head_dim")}
+    return target, {name: size for name, size in held.items() if size is not None}
 
 
 def _kernels_of_object(encoding: Encoding, length: int, heads: int) -> list[EncodingKernel]:

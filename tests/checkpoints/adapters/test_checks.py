@@ -65,6 +65,7 @@ def index(folder, file, name="model.safetensors.index.json"):
             )
             for wrong in (5, "422", [], ["4", "2", "2"], [4, 2, 2.0], [4, -2, 6])
         ),
+        ({"rope_theta": [1e4, 1e4]}, r"rope_theta must be one positive number; got \[10000.0, 10000.0\]"),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 0}},
             "rope_theta must be a positive number; got 0, with which no frequency is finite",

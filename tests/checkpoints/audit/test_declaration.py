@@ -244,6 +244,13 @@ def test_a_half_migrated_file_is_read_as_the_library_reads_it(fields, tmp_path):
     assert quick(tmp_path).ok
 
 
+def test_of_bases_per_layer_those_that_the_class_reads_hold():
+    library = {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 5e5}}}
+    file = {"rope_theta": [5e5, 5e5], "partial_rotary_factors": [1.0, 1.0]}
+    assert turning(file=file, **library).base == 5e5
+    assert rotary_conflicts(Declaration(library, file | library), "full_attention") == []
+
+
 def test_the_base_of_gpt_neox_stands_beside_new_parameters(tmp_path):
     saved(tmp_path, "GPTNeoX", rotary_pct=0.25)
     edit(tmp_path, {"rotary_emb_base": 5e4, "rope_parameters": {"rope_type": "linear", "factor": 2.0}})

@@ -9,6 +9,7 @@ from spectrope.core import ConfigError
 
 ROTARY = ("rope_parameters", "rope_scaling")
 BASES = ("rope_theta", "rotary_emb_base", "rope_local_base_freq")
+PER_LAYER = "step3p"  # Begins the names of architectures whose base may be a list with an entry per layer.
 POSITIVE = (
     *("factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor"),
     *("original_max_position_embeddings", "partial_rotary_factor"),
@@ -46,6 +47,8 @@ def check_values(file: Path, parts: list[dict[str, Any]]) -> None:
                 raise ConfigError(f"{file}: {name} must be a positive whole number; got {value!r}.")
         for name in BASES:
             _check_positive(file, name, part.get(name))
+            if isinstance(part.get(name), list) and not str(part.get("model_type")).startswith(PER_LAYER):
+                raise ConfigError(f"{file}: {name} must be one positive number; got {part[name]!r}.")
         for owner in ROTARY:
             for where, schedule in _schedules(owner, part.get(owner)):
                 _check_schedule(file, where, schedule, part)

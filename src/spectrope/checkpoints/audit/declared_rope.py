@@ -226,10 +226,11 @@ def rope_parameters(fields: Declaration, layer_type: str) -> dict[str, Any]:
 
     A checkpoint's file that is written in the old layout (`rope_theta`, `rope_scaling`, and
     `rope_local_base_freq` for sliding layers) wins over what the library made of it. Where its
-    `rope_parameters` lack a base or a fraction, those of the old layout beside them hold. There are
-    architectures whose `rope_scaling` holds for layers of full attention alone.
+    `rope_parameters` lack a base or a fraction, those of the old layout beside them hold. Of lists with an
+    entry per layer, which Step-3.7 has, what the library made holds. There are architectures whose
+    `rope_scaling` holds for layers of full attention alone.
     """
-    file = fields.file
+    file = {name: value for name, value in fields.file.items() if not _is_per_layer(name, value)}
     read = of_type(fields.library.get("rope_parameters") or {}, layer_type)
     if whole := file.get("rope_parameters"):
         return _completed(of_type(whole, layer_type), read, file, base_names(file, layer_type))
@@ -243,6 +244,10 @@ def rope_parameters(fields: Declaration, layer_type: str) -> dict[str, Any]:
         return kept | {"rope_type": "default", "rope_theta": local}
     scaling = file.get("rope_scaling") or {}
     return kept | scaling | {"rope_type": scaling_kind(scaling), "rope_theta": base}
+
+
+def _is_per_layer(name: str, value: Any) -> bool:
+    return name in OLD_KEYS and isinstance(value, list)
 
 
 def _completed(
@@ -316,10 +321,17 @@ def declared_turning(fields: Declaration, parameters: dict[str, Any], length: in
         errors=(0.0,) * len(frequencies),
         gain=gain**2,
         pairing=declared_pairing(fields),
-        base=float(parameters.get("rope_theta") or 10000.0),
+        base=_base(parameters),
         sense=_sense(fields),
         position=0,
     )
+
+
+def _base(parameters: dict[str, Any]) -> float:
+    base = parameters.get("rope_theta") or 10000.0
+    if not isinstance(base, int | float):
+        raise ConfigError(f"rope_theta must be a number; got {base!r}.")
+    return float(base)
 
 
 def declared_pairing(fields: Declaration) -> Pairing | None:
@@ -361,7 +373,7 @@ def schedule_of(
     fields: Declaration, parameters: dict[str, Any], width: int, length: int
 ) -> tuple[Float[Tensor, " m"], float]:
     """Frequencies of the pairs and the factor on queries and keys."""
-    base, kind = float(parameters.get("rope_theta") or 10000.0), parameters.get("rope_type") or "default"
+    base, kind = _base(parameters), parameters.get("rope_type") or "default"
     if kind not in KINDS:
         raise ConfigError(f"rope_type {kind!r} is not known here; known: {', '.join(KINDS)}.")
     given = {name: float(value) for name in _NUMBERS if (value := parameters.get(name)) is not None}

@@ -149,7 +149,9 @@ def _moved(
     value = new.get(name)
     for old in olds:
         beside = file.get(old)
-        if value is not None and beside is not None and not math.isclose(float(beside), float(value)):
+        if not isinstance(value, int | float) or not isinstance(beside, int | float):
+            continue  # Such as a list with an entry per layer.
+        if not math.isclose(beside, value):
             both = f"{float(beside):g} ({old}) and {float(value):g} (rope_parameters)"
             yield f"the configuration declares two {what}", both
 

@@ -97,6 +97,8 @@ def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
         return Mask("unlimited")
     if declaration.get("use_sliding_window") is False or kind not in WINDOWED_TYPES:
         return _whole(declaration)
+    if declaration.model_type == "t5gemma2_text":  # Whose windows reach further ahead than back.
+        return None
     return _window(declaration) or _whole(declaration)
 
 

@@ -74,6 +74,7 @@ class FurtherPasses:
         records: Of its layers in the first pass.
         left_out: Receives what did not run.
         had: Receives which inputs did.
+        unread: Receives modules of a decoder that attend to the encoder where nothing else attends.
     """
 
     probe: BothProbes
@@ -81,6 +82,7 @@ class FurtherPasses:
     records: Sequence[LayerRecord]
     left_out: list[str] = field(default_factory=list)
     had: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
     def findings(self) -> Findings:
         """What differs in them."""
@@ -230,10 +232,9 @@ class FurtherPasses:
         except (SpectropeError, *FAILURES):
             self.left_out.append(f"{CROSSING}, at which the model did not run")
             return []
-        if {layer_name(call.module) for call in calls} <= layers.keys():
-            self.had.append(CROSSING)
-        else:
-            self.left_out.append(CROSSING)
+        alone = [call.module for call in calls if layer_name(call.module) not in layers]
+        (self.left_out if alone else self.had).append(CROSSING)
+        self.unread.extend(dict.fromkeys(alone))
         return [
             (layers[layer], one)
             for call in calls

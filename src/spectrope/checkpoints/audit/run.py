@@ -250,7 +250,7 @@ def _audit(
         if serving_modes is None and not right and not sounds
         else (*map(str, refused), *blocks, *(uncrossed(compared, tokens) if served else ())),
         notes=notes,
-        unread=probed.unread,
+        unread=(*probed.unread, *passes.unread),
         without=blocks_without(inner, [*modules, *(one.module for one in decays)]),
         untried=tuple(probed.untried),
         unexercised=(

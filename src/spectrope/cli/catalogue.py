@@ -9,14 +9,15 @@ point of that name in the group `spectrope.cli.commands`, which refers to such a
 
 import ast
 import importlib
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from spectrope.core import UnknownNameError
+from spectrope.cli.static import source_of
+from spectrope.core import SpectropeWarning, UnknownNameError, owner_of
 
 ROOMS = {  # Folders of commands, and what help calls them.
     "cli": "Train and measure",
@@ -80,15 +81,18 @@ def commands() -> dict[str, Command]:
         for room, group in ROOMS.items()
         for file in sorted((PACKAGE / room / "commands").glob("[!_]*.py"))
     ]
-    others = map(_of_plugin, entry_points(group="spectrope.cli.commands"))
+    others = filter(None, map(_of_plugin, entry_points(group="spectrope.cli.commands")))
     return {command.name: command for command in (*others, *built_in)}
 
 
-def _of_plugin(point: EntryPoint) -> Command:
-    spec = find_spec(point.value)
-    assert spec is not None
-    assert spec.origin is not None
-    return Command(point.name, PLUG_INS, Path(spec.origin), point.value)
+def _of_plugin(point: EntryPoint) -> Command | None:
+    if (file := source_of(point)) is None:
+        text = (
+            f"{point.value}, a plug-in of {owner_of(point)} for the command {point.name!r}, does not exist."
+        )
+        warnings.warn(text, SpectropeWarning, stacklevel=2)
+        return None
+    return Command(point.name, PLUG_INS, file, point.value)
 
 
 def command(name: str) -> Command:

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,9 +20,18 @@ def members(package: str) -> dict[str, str]:
     assert spec is not None
     files = [file for folder in spec.submodule_search_locations or () for file in Path(folder).glob("*.py")]
     for point in entry_points(group=package):
-        plugin = find_spec(point.module)
-        files += [Path(plugin.origin)] if plugin is not None and plugin.origin is not None else []
+        file = source_of(point)
+        files += [] if file is None else [file]
     return dict(sorted(entry for file in files for entry in _registered(file)))
+
+
+def source_of(point: EntryPoint) -> Path | None:
+    """The file of the module that an entry point names; None if there is none."""
+    try:
+        spec = find_spec(point.module)
+    except (ImportError, ValueError):  # Of a package around it.
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin is not None else None
 
 
 def _registered(file: Path) -> Iterator[tuple[str, str]]:

@@ -59,6 +59,7 @@ __all__ = [
     "no_such_field",
     "numpy_stream",
     "own_precision",
+    "owner_of",
     "peak_growth",
     "peak_memory",
     "place_of",
@@ -144,6 +145,6 @@ from .random import (
     stream_seed,
     torch_stream,
 )
-from .registry import Registered, Registry
+from .registry import Registered, Registry, owner_of
 from .session import SESSION
 from .version import __version__, commit

@@ -3,11 +3,12 @@
 import importlib
 import pkgutil
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Generic, TypeVar
 
-from spectrope.core.errors import ConfigError, UnknownNameError, require_type
+from spectrope.core.errors import ConfigError, SpectropeWarning, UnknownNameError, require_type
 from spectrope.core.foreign import digest_of, is_foreign, load_object, reason
 
 Member = TypeVar("Member")
@@ -223,7 +224,17 @@ class Registry(Generic[Member]):
             return
         self._loaded = True
         for plugin in entry_points(group=self.group):
-            plugin.load()
+            try:
+                plugin.load()
+            except Exception as error:  # Code of others may raise anything.
+                if owner_of(plugin) == "spectrope":
+                    raise
+                warnings.warn(
+                    f"{plugin.value}, a plug-in of {owner_of(plugin)}, cannot be loaded: {reason(error)}. "
+                    f"What it adds to the kind {self.what!r} is missing.",
+                    SpectropeWarning,
+                    stacklevel=2,
+                )
 
 
 class Registered:
@@ -236,6 +247,11 @@ class Registered:
         super().__init_subclass__(**kwargs)
         if name is not None:
             cls.registry.register(name, cls)
+
+
+def owner_of(plugin: EntryPoint) -> str:
+    """The name of the distribution that has an entry point."""
+    return plugin.dist.name if plugin.dist is not None else "an unknown distribution"
 
 
 def _folded(name: str) -> str:

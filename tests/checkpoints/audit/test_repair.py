@@ -126,3 +126,12 @@ def test_the_record_says_why_nothing_was_written(fields, code, reason, tmp_path,
     assert (fix["path"], fix["outcome"], fix["changes"]) == (None, None, [])
     assert fix["reason"].startswith(reason)
     assert len(fix["in_code"]) == code
+
+
+def test_a_factor_without_a_kind_is_removed(tmp_path):
+    model = llama(rope_parameters={"rope_type": "default", "rope_theta": 1e4})
+    folder = saved(tmp_path, model, rope_parameters=None, rope_theta=1e4, rope_scaling={"factor": 4.0})
+    code, fields = fixed(tmp_path, folder)
+    assert code == 1
+    assert "rope_scaling" not in fields
+    assert fields["rope_theta"] == 1e4

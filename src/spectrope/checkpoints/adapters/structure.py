@@ -52,7 +52,7 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     own, whole, source = _stated_by(model), whole_config(model), opened_from(model)
     if own is not whole:
         return fields_of_part(whole, own, source)
-    parts = {name: getattr(whole, name, None) for name in ("encoder", "decoder")}
+    parts: dict[str, Any] = {name: getattr(whole, name, None) for name in ("encoder", "decoder")}
     texts = {name: part.get_text_config() for name, part in parts.items() if _is_config(part)}
     stacks = {name: fields_of_part(whole, text, source) for name, text in texts.items()}
     return declared_fields(own, source) | ({"stacks": stacks} if len(stacks) == len(parts) else {})

@@ -16,6 +16,7 @@ from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.checkpoints.audit.twice_declared import SUPERSEDED
+from spectrope.checkpoints.audit.unread_fields import factor_alone
 from spectrope.core import ConfigError, SpectropeError
 from spectrope.store import replace_file, temporary_folder
 
@@ -211,11 +212,14 @@ def _differences(record: LayerRecord, declaration: Declaration, found: Audit) ->
         query_scale=new.query_scale,
     )
     twice = contradictions(declaration.at(layer), layer)
-    return (*compare(wanted, record.effective, found.length, found.noise), *twice)
+    alone = factor_alone(declaration.at(layer), layer) if new.turning is not None else None
+    unapplied = () if alone is None else (alone,)
+    return (*compare(wanted, record.effective, found.length, found.noise), *twice, *unapplied)
 
 
 def _edits(declaration: Declaration, found: Audit) -> Iterator[Callable[[ConfigFields], ConfigFields]]:
     """Edits of a configuration towards what the layers apply."""
+    yield _without("rope_scaling")
     yield _without(*OLD_KEYS)
     if read := declaration.library.get("rope_parameters"):
         yield lambda fields: _without(*OLD_KEYS)(fields) | {"rope_parameters": read}

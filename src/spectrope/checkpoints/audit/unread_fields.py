@@ -77,19 +77,23 @@ def _factors_alone(declaration: Declaration, records: Sequence[LayerRecord]) -> 
     """A record per factor of a scaling that has no kind, unless layers are seen to be scaled all the same."""
     if any(finding.code == "SPE102" for one in records for finding in one.findings):
         return
-    factors: dict[str, Any] = {}
-    for one in records:
-        own = declaration.of(one.stack).at(one.layer)
-        parameters = rope_parameters(own, layer_type(own, one.layer))
-        factor = parameters.get("factor")
-        if one.declared.turning is not None and scaling_kind(parameters) == "default" and factor:
-            factors[f"{_owner(own)}.factor"] = factor
+    factors = [
+        factor_alone(declaration.of(one.stack).at(one.layer), one.layer)
+        for one in records
+        if one.declared.turning is not None
+    ]
     note = "its rope_type is missing or 'default', which scales nothing"
-    for name, factor in factors.items():
-        if factor != 1:
-            yield IgnoredRecord(
-                name, "differs", (Discrepancy(f"field {name}", str(factor), "nothing", note),)
-            )
+    for name, factor in dict(filter(None, factors)).items():
+        yield IgnoredRecord(name, "differs", (Discrepancy(f"field {name}", str(factor), "nothing", note),))
+
+
+def factor_alone(declaration: Declaration, layer: int) -> tuple[str, Any] | None:
+    """The field of a layer's factor other than 1 and the factor, if no kind of scaling is stated for it."""
+    parameters = rope_parameters(declaration, layer_type(declaration, layer))
+    factor = parameters.get("factor")
+    if not factor or factor == 1 or scaling_kind(parameters) != "default":
+        return None
+    return f"{_owner(declaration)}.factor", factor
 
 
 def _owner(declaration: Declaration) -> str:

@@ -1,0 +1,69 @@
+"""Plug-ins of installed distributions, of which a broken one costs only what it adds."""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from spectrope.core import Registry, SpectropeWarning
+
+GROUP = "spectrope.of_this_test"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A folder on the path, and what installs a distribution of that name with entry points in it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(name: str, group: str, points: dict[str, str]) -> Path:
+        folder = tmp_path / f"{name}-0.1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+        lines = [f"{key} = {value}" for key, value in points.items()]
+        (folder / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
+        return tmp_path
+
+    return install
+
+
+def family() -> Registry[type]:
+    return Registry("colour", "spectrope.core.registry", base="Colour", group=GROUP)
+
+
+def test_a_broken_plug_in_is_named_and_the_others_are_loaded(installed):
+    folder = installed("aaa_broken", GROUP, {"x": "no_such_module_here", "y": "colours_that_fail"})
+    (folder / "colours_that_fail.py").write_text("1 / 0\n")
+    installed("sound", GROUP, {"z": "colours_that_load"})
+    (folder / "colours_that_load.py").write_text("LOADED = True\n")
+    colours = family()
+    with pytest.warns(SpectropeWarning) as told:
+        assert "red" not in colours
+    assert sorted(str(one.message) for one in told) == [
+        "colours_that_fail, a plug-in of aaa_broken, cannot be loaded: ZeroDivisionError: division by zero. "
+        "What it adds to the kind 'colour' is missing.",
+        "no_such_module_here, a plug-in of aaa_broken, cannot be loaded: ModuleNotFoundError: No module "
+        "named 'no_such_module_here'. What it adds to the kind 'colour' is missing.",
+    ]
+    assert sys.modules["colours_that_load"].LOADED
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "red" not in colours
+
+
+@pytest.mark.parametrize("group", ["spectrope.encodings", "spectrope.cli.commands"])
+def test_commands_go_on_without_a_broken_plug_in(group, installed):
+    folder = installed("broken", group, {"nothing": "no_such_module_here.either"})
+    command = [sys.executable, "-m", "spectrope", "spectrum", "--encoding", "alibi", "--length", "16"]
+    ended = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0
+    assert "a plug-in of broken" in ended.stderr
+    assert "Traceback" not in ended.stderr

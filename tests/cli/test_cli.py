@@ -29,6 +29,18 @@ def test_a_fault_of_the_program_is_no_answer(capsys, monkeypatch):
     assert "ZeroDivisionError: by nothing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "kept"), [("train", True), ("parity", False), ("audit", False)])
+def test_an_interruption_promises_to_resume_what_is_resumed(name, kept, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parse", interrupt)
+    assert main((name,)) == 130
+    told = " ".join(capsys.readouterr().err.split())
+    resumed = "; finished runs are kept, and the same command resumes unfinished ones"
+    assert told == f"spectrope: interrupted{resumed if kept else ''}."
+
+
 class Closed(io.StringIO):
     """A pipe that nobody reads any more."""
 

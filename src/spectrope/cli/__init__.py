@@ -13,7 +13,7 @@ from itertools import groupby
 from textwrap import shorten
 from typing import Any
 
-from spectrope.cli.catalogue import command
+from spectrope.cli.catalogue import PLUG_INS, ROOMS, command
 from spectrope.cli.catalogue import commands as all_commands  # `commands` becomes the package of that name.
 from spectrope.cli.completion import completion
 from spectrope.cli.help import ASKED, asked, help_of
@@ -102,7 +102,7 @@ def _ended(arguments: list[str]) -> int:
         complain(f"{stop} Run the same command to continue.")
         return INTERRUPTED
     except KeyboardInterrupt:
-        complain("interrupted; finished runs are kept, and the same command resumes unfinished ones.")
+        complain(f"interrupted{_kept(arguments)}.")
         return INTERRUPTED
     except SpectropeError as error:
         complain(_with_options(str(error)))
@@ -127,6 +127,14 @@ def _ended(arguments: list[str]) -> int:
     finally:
         if switches.verbose:
             complain(f"took {time.perf_counter() - began:.1f} s")
+
+
+def _kept(arguments: list[str]) -> str:
+    """What is kept of an interrupted command, in words; those on checkpoints start over."""
+    known = all_commands().get(arguments[0]) if arguments else None
+    if known is None or known.group in (ROOMS["checkpoints"], PLUG_INS):
+        return ""
+    return "; finished runs are kept, and the same command resumes unfinished ones"
 
 
 def _abandon_if_broken(stream: Any) -> None:

@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from spectrope.cli.static import source_of
+from spectrope.cli.static import file_of
 from spectrope.core import SpectropeWarning, UnknownNameError, owner_of
 
 ROOMS = {  # Folders of commands, and what help calls them.
@@ -86,7 +86,7 @@ def commands() -> dict[str, Command]:
 
 
 def _of_plugin(point: EntryPoint) -> Command | None:
-    if (file := source_of(point)) is None:
+    if (file := file_of(point)) is None:
         text = (
             f"{point.value}, a plug-in of {owner_of(point)} for the command {point.name!r}, does not exist."
         )

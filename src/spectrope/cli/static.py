@@ -20,12 +20,12 @@ def members(package: str) -> dict[str, str]:
     assert spec is not None
     files = [file for folder in spec.submodule_search_locations or () for file in Path(folder).glob("*.py")]
     for point in entry_points(group=package):
-        file = source_of(point)
+        file = file_of(point)
         files += [] if file is None else [file]
     return dict(sorted(entry for file in files for entry in _registered(file)))
 
 
-def source_of(point: EntryPoint) -> Path | None:
+def file_of(point: EntryPoint) -> Path | None:
     """The file of the module that an entry point names; None if there is none."""
     try:
         spec = find_spec(point.module)

@@ -38,12 +38,11 @@ class CheckedRuns(Shown):
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         verified, unverified, damaged = map(self.count, ("verified", "unverified", "damaged"))
-        without = f"{unverified} with files that have no digest (version 0.1.0 wrote none)"
+        without = f", {unverified} with files that have no digest" if unverified else ""
         others = self.count("no run")
-        more = f" {others} other folders are no runs, and are left alone." if others else ""
-        yield (
-            f"{len(self.folders) - others} folders: {verified} verified, {without}, {damaged} damaged.{more}"
-        )
+        more = f" Left alone, as no run: {others} other folder{'s' * (others > 1)}." if others else ""
+        runs = len(self.folders) - others
+        yield f"{runs} folder{'s' * (runs != 1)}: {verified} verified{without}, {damaged} damaged.{more}"
         if damaged:
             yield "", self.to_frame().filter(pl.col("state") == "damaged").drop("state")
         if self.moved:
@@ -66,7 +65,7 @@ def check_runs(folder: str | Path = "runs", *, repair: bool = False) -> CheckedR
         >>> import spectrope as sp
         >>> _ = sp.train("nope", epochs=1, n_examples=60, root="my-runs", watch=sp.unwatched)
         >>> print(sp.check_runs("my-runs"))
-        1 folders: 1 verified, 0 with files that have no digest (version 0.1.0 wrote none), 0 damaged.
+        1 folder: 1 verified, 0 damaged.
     """
     require_type(folder, (str, Path), "folder", "the path of a folder")
     checked = check_folders(Path(folder))

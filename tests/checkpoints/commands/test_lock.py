@@ -54,6 +54,16 @@ def test_the_lock_names_its_checkpoint_from_its_own_folder(locked, monkeypatch):
     assert main(("check", "../spectrope.lock")) == 0
 
 
+def test_a_folder_of_that_name_elsewhere_is_not_the_locked_one(locked, monkeypatch, capsys):
+    (locked / "elsewhere").mkdir()
+    (locked / "model").rename(locked / "elsewhere" / "model")
+    monkeypatch.chdir(locked / "elsewhere")
+    assert main(("check", "../spectrope.lock")) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    place = (locked / "model").resolve()
+    assert f"names the checkpoint {place}, which is missing; give another as --model." in told
+
+
 def test_another_checkpoint_is_compared_with_the_lock(locked, capsys):
     llama(rope_parameters=ROPES["linear"]).save_pretrained(locked / "converted")
     assert main(("check", "--model", "converted")) == 1

@@ -42,6 +42,16 @@ def test_runs_name_their_precision(tmp_path, capsys):
     assert re.search(rf"{second.id} .* 0 +float32 +[\d.]+", shown)
 
 
+def test_an_unfinished_run_alone_is_listed_within_80_columns(tmp_path, capsys):
+    run = make_run(tmp_path / "runs", "rope")
+    run.finish({name: value for name, value in run.manifest.items() if name != "precision"})
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr().out
+    assert run.id in shown
+    assert "precision" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_a_figure_without_a_place_is_named_after_itself(tmp_path, capsys):
     make_run(tmp_path / "runs", "rope")
     assert main(("report", "--figure", "accuracy")) == 0

@@ -8,7 +8,7 @@ from torch import nn
 from spectrope.checkpoints.lock.check import CheckedLock, check
 from spectrope.checkpoints.lock.measure import lock
 from spectrope.checkpoints.lock.records import Lock
-from spectrope.core import Watch
+from spectrope.core import ConfigError, Watch
 
 
 def name_from(source: str, file: Path) -> str:
@@ -19,9 +19,18 @@ def name_from(source: str, file: Path) -> str:
 
 
 def source_of(held: Lock, file: Path) -> str:
-    """The checkpoint that a lock names: a folder beside the lock's file if there is one, else an id."""
+    """The checkpoint that a lock names: a folder, seen from that of the lock's file, if there is one, else an
+    id.
+
+    Raises:
+        ConfigError: If it names a folder that is missing, or that only the working directory has.
+    """
     beside = file.resolve().parent / held.model
-    return str(beside) if beside.is_dir() else held.model
+    if beside.is_dir():
+        return str(beside)
+    if held.model.startswith((".", "/")) or Path(held.model).exists():
+        raise ConfigError(f"{file} names the checkpoint {beside}, which is missing; give another as --model.")
+    return held.model
 
 
 def checked(held: Lock, model: nn.Module, watch: Watch | None = None) -> CheckedLock:

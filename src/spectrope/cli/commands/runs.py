@@ -55,8 +55,8 @@ class Runs:
         told = [name for name in ("epochs", "n_train") if listed[name].n_unique() > 1]
         shown = listed.select(*names, "precision", result, *told)
         precisions = listed["precision"].drop_nulls().unique().to_list()
-        if len(precisions) == 1:  # Said once, so that the table fits 80 columns.
-            frame(f"matrix products in {precisions[0]}", shown.drop("precision"))
+        if len(precisions) <= 1:  # Said once, so that the table fits 80 columns.
+            frame("".join(f"matrix products in {one}" for one in precisions), shown.drop("precision"))
         else:
             frame("", shown)
         if self.json:

@@ -49,6 +49,30 @@ def test_heads_are_listed_by_what_they_cost(checkpoints, capsys):
     assert first[:3] == [str(worst.layer), str(worst.head), f"{worst.loss_increase:.3g}"]
 
 
+def test_intervals_without_a_width_are_said_to_show_nothing_of_other_sequences(checkpoints, capsys):
+    folder = str(checkpoints / "llama-default")
+    asked = ("ablate", folder, "--examples", "4", "--length", "8")
+    flat = sum(cost.drop_low == cost.drop_high for cost in _costs(folder, 4, 8))
+    assert flat > 0
+    for method in ("exact", "screened", "adaptive"):
+        assert main((*asked, *(() if method == "exact" else ("--method", method)))) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        told = (
+            f"For {flat} of 8 heads all sequences change alike, most often not at all, so that the interval"
+        )
+        assert (told in out) == (method != "adaptive")
+
+
+def test_an_accuracy_that_no_drop_can_exceed_is_named(checkpoints, capsys):
+    assert main(("ablate", str(checkpoints / "llama-default"), "--examples", "6", "--length", "16")) == 0
+    assert "No drop can exceed the accuracy, which is " in " ".join(capsys.readouterr().out.split())
+
+
+def _costs(folder, examples, length):
+    model = open_model(folder)
+    return checkpoint_sweep(model, task_sequences(model, "induction", examples, length)).costs()
+
+
 def test_json_is_the_whole_result(checkpoints, capsys):
     arguments = ("ablate", str(checkpoints / "bert"), "--task", "distance", "--fill", "mean", "--json")
     assert main((*arguments, "--examples", "4", "--length", "12", "--layers", "1")) == 0

@@ -43,8 +43,10 @@ SHOWN = {
 NOTES = {
     "ablation": "low to high: 95 % interval over the n examples, of each head of this one model by itself.",
     "adaptive": (
-        "drop_low to drop_high: intervals over examples of this one model, which hold for all heads together "
-        "with 95 %. saving: cost of an exact sweep over all held-out examples, divided by that of this one."
+        "drop_low to drop_high: intervals for the drop over all held-out examples, which hold for all heads "
+        "of this one model together with 95 %. A head that was measured on all of them has its exact drop; "
+        "they say nothing of new examples. saving: cost of an exact sweep over all held-out examples, "
+        "divided by that of this one."
     ),
     "cumulative": (
         "single: drop of the head alone, on the half of the examples that gives the order. drop and accuracy "

@@ -12,6 +12,7 @@ from spectrope.checkpoints import CheckpointAtlas, Content, atlas_checkpoint
 from spectrope.checkpoints.ablation.calls import CallMethod
 from spectrope.checkpoints.ablation.words import (
     ceiling_in_words,
+    flat_in_words,
     intact_in_words,
     intervals_in_words,
     screening_in_words,
@@ -198,6 +199,7 @@ def _told_of_model(found: CheckpointAtlas, on: str | Path, method: CallMethod, t
         f"Measured on {on}, with {intervals_in_words(method, 'cell', sequences)}.",
         f"{intact_in_words(calls, sequences, found.length)}.",
         screening_in_words(calls, method, "cells"),
+        "" if method.endswith("adaptive") else flat_in_words(calls.table, "cells"),
         ceiling_in_words(calls, sequences, threshold),
     ]
     return " ".join(filter(None, sentences))

@@ -15,6 +15,7 @@ from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import CheckpointFill, require_several
 from spectrope.checkpoints.ablation.words import (
     ceiling_in_words,
+    flat_in_words,
     intact_in_words,
     intervals_in_words,
     screening_in_words,
@@ -131,6 +132,7 @@ class HeadCalls(Shown, HeadEffects):
             f"{intact_in_words(self.calls, self.sequences, self.length)}.",
             f"{100 * share:.0f} % of the passes of an exact sweep were computed, with "
             f"{intervals_in_words(self.method, 'head', self.sequences)}.",
+            "" if self.method.endswith("adaptive") else flat_in_words(self.calls.table, "heads"),
             ceiling_in_words(self.calls, self.sequences, self.threshold),
             "Layers and heads count from 0.",
         ]

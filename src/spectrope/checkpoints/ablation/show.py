@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import CheckpointFill, CheckpointSweep, checkpoint_sweep
+from spectrope.checkpoints.ablation.words import flat_in_words
 from spectrope.checkpoints.adapters import Tokenizer
 from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences, token_sequences
 from spectrope.checkpoints.sequences import Sequences
@@ -18,7 +19,7 @@ from spectrope.console import Shown
 from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
 from spectrope.figures import Drawing, HeadEffects, HeadValue, head_map
 
-HEADS_SHOWN = 12
+HEADS_SHOWN, LOW = 12, 5.0  # LOW: percent of tokens.
 COLUMNS = {
     "layer": "layer",
     "head": "head",
@@ -74,6 +75,10 @@ class AblatedModel(Shown, HeadEffects):
             f"replaced ({sweep.fill}): loss in nats, drop of accuracy in points, 95 % intervals over "
             "sequences; layers and heads count from 0."
         )
+        if 100 * sweep.accuracy < LOW:
+            yield f"No drop can exceed the accuracy, which is {100 * sweep.accuracy:.1f} %."
+        if flat := flat_in_words(self.to_frame(), "heads", "drop_low", "drop_high"):
+            yield flat
         shown = layers_named(rows)
         yield "", shown.select(pl.col(old).alias(new) for old, new in COLUMNS.items())
         if len(shown) < len(self.to_frame()):

@@ -1,5 +1,7 @@
 """What was measured of changed heads, and what follows, in words."""
 
+import polars as pl
+
 from spectrope.checkpoints.ablation.calls import CallMethod, Calls
 
 
@@ -22,6 +24,17 @@ def intervals_in_words(method: CallMethod, thing: str, sequences: int) -> str:
             "and at any stopping time"
         )
     return f"a 95 % interval over sequences for each {thing}"
+
+
+def flat_in_words(table: pl.DataFrame, things: str, low: str = "low", high: str = "high") -> str:
+    """What an interval over sequences says that has no width, if the table has one."""
+    flat = table.filter(pl.col(low) == pl.col(high)).height
+    if not flat:
+        return ""
+    return (
+        f"For {flat} of {len(table)} {things} all sequences change alike, most often not at all, so that the "
+        "interval has no width. It does not show that other sequences would not change."
+    )
 
 
 def ceiling_in_words(calls: Calls, sequences: int, threshold: float) -> str:

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-INTERRUPTED = 130
+BAD_INPUT, INTERRUPTED = 2, 130
 NEW_OBJECTS = 50_000  # Between searches for unreachable ones: what imports and rows make lives on.
 
 
@@ -16,6 +16,14 @@ def main() -> int:
         with exit_on_interrupt():
             from spectrope.cli import main as run
         return run()
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("spectrope"):
+            raise
+        sys.stderr.write(
+            f"spectrope: needs {error.name}, which is not installed; install the package with its "
+            "dependencies. `python -m spectrope.verify` runs without it.\n"
+        )
+        return BAD_INPUT
     except KeyboardInterrupt:  # Before that handler is set, or just after the command.
         sys.stderr.write("spectrope: interrupted.\n")
         return INTERRUPTED

@@ -1,5 +1,7 @@
 """Options of engines: which one they describe, and which combinations they refuse."""
 
+import os
+
 import pytest
 
 from spectrope.console.engine import EngineOptions, RayOptions
@@ -29,3 +31,11 @@ def test_the_options_describe_an_engine():
 def test_options_of_the_other_engine_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         RayOptions(**options).ray()
+
+
+def test_as_many_runs_at_once_as_processors_that_may_be_used(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
+    assert EngineOptions().n_workers == 1
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert EngineOptions().n_workers == 1

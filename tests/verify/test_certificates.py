@@ -381,6 +381,15 @@ class TestThePrograms:
         assert ended.returncode == 0, ended.stderr
         assert "the verdicts of 2 layers (2 matches) follow" in ended.stdout
 
+    def test_without_dependencies_the_program_names_what_runs(self, tmp_path):
+        program = ALONE.format(blocked={"tyro"}).partition("from spectrope")[0]
+        program = program.replace('ImportError(f"{name} is blocked")', 'ModuleNotFoundError("", name=name)')
+        program += "from spectrope.__main__ import main; sys.exit(main())"
+        ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+        assert ended.returncode == BAD_INPUT
+        assert "spectrope: needs tyro, which is not installed; install the package with" in ended.stderr
+        assert "`python -m spectrope.verify` runs without it." in ended.stderr
+
     def test_exit_codes(self, tmp_path, capsys):
         from spectrope.verify.__main__ import main as alone
 
@@ -394,18 +403,33 @@ class TestThePrograms:
             assert run([*words, str(tmp_path / "missing.json")]) == BAD_INPUT
             assert "cannot read" in capsys.readouterr().err
         assert alone([]) == BAD_INPUT
+        assert "usage: python -m spectrope.verify" in capsys.readouterr().err
+        assert alone(["--help"]) == 0
+        assert "--inputs INPUTS" in capsys.readouterr().out
+
+    def test_inputs_are_compared_by_both(self, tmp_path, capsys):
+        from spectrope.verify.__main__ import main as alone
+
+        (tmp_path / "cert.json").write_text(text("eigenvalues"))
+        for run, words in ((main, ["verify"]), (alone, [])):
+            assert run([*words, str(tmp_path / "cert.json"), "--inputs", str(tmp_path)]) == 1
+            assert "refused: inputs" in capsys.readouterr().out
 
     def test_a_folder_is_checked_file_by_file(self, tmp_path, capsys):
-        assert main(["verify", str(tmp_path)]) == BAD_INPUT
-        assert "holds no certificate" in capsys.readouterr().err
+        from spectrope.verify.__main__ import main as alone
+
+        for run, words in ((main, ["verify"]), (alone, [])):
+            assert run([*words, str(tmp_path)]) == BAD_INPUT
+            assert "holds no certificate" in capsys.readouterr().err
         (tmp_path / "a.json").write_text(text("eigenvalues"))
         assert main(["verify", str(tmp_path), "--json"]) == 0
         assert [one["file"] for one in json.loads(capsys.readouterr().out)] == ["a.json"]
         (tmp_path / "b.json").write_text(text("eigenvalues").replace('"n":24', '"n":25'))
-        assert main(["verify", str(tmp_path)]) == 1
-        told = capsys.readouterr().out
-        assert "a.json: " in told
-        assert "b.json: refused: digest" in told
+        for run, words in ((main, ["verify"]), (alone, [])):
+            assert run([*words, str(tmp_path)]) == 1
+            told = capsys.readouterr().out
+            assert "a.json: holds" in told
+            assert "b.json: refused: digest" in told
 
     def test_json(self, tmp_path, capsys):
         (tmp_path / "cert.json").write_text(text("attention"))

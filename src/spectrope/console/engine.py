@@ -77,7 +77,7 @@ class EngineOptions(RayOptions):
             ConfigError: If there are none.
         """
         require(self.workers is None or self.workers >= 1, self, "workers", "at least 1")
-        return os.cpu_count() or 1 if self.workers is None else self.workers
+        return _processors() if self.workers is None else self.workers
 
     def arguments(self) -> dict[str, Any]:
         """The options as arguments of `spectrope.lab.execute`.
@@ -96,3 +96,9 @@ class EngineOptions(RayOptions):
         """
         workers = self.n_workers
         return self.ray(workers) or Local(self.device, workers)
+
+
+def _processors() -> int:
+    """Processors that this process may use, where the system tells them from all."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

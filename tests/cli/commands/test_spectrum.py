@@ -1,6 +1,7 @@
 """`spectrope spectrum` as a user types it."""
 
 import re
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -95,6 +96,17 @@ def test_an_encoding_is_bounded_without_a_model(tmp_path, capsys):
     ends = pl.read_parquet(tmp_path / "tables" / "extremes.parquet").row(0, named=True)
     assert ends["largest_estimate"] == pytest.approx(0.2026 * 0.5 * 512**2, rel=0.01)
     assert ends["smallest_estimate"] == pytest.approx(-0.347 * 0.5 * 512**2, rel=0.01)
+
+
+def test_the_page_shows_what_the_command_prints(monkeypatch, capsys):
+    monkeypatch.setattr(console, "width", 80)
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "spectrum.md").read_text("utf-8")
+    block = page.partition("With `--encoding rope`, the output ends with:\n\n```\n")[2].partition("\n```")[0]
+    assert main(("spectrum", "--encoding", "rope")) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    shown = [line.rstrip() for line in block.splitlines()]
+    assert len(shown) > 12
+    assert [line for line in printed if line][-len([one for one in shown if one]) :] == [*filter(None, shown)]
 
 
 def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):

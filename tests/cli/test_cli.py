@@ -41,6 +41,16 @@ def test_an_interruption_promises_to_resume_what_is_resumed(name, kept, capsys, 
     assert told == f"spectrope: interrupted{resumed if kept else ''}."
 
 
+def test_words_that_stand_for_an_option_are_understood(capsys):
+    assert main(("version",)) == 0
+    assert capsys.readouterr().out.startswith("spectrope ")
+    for words, option in ((("help",), ("--help",)), (("help", "runs"), ("runs", "--help"))):
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        assert main(option) == 0
+        assert capsys.readouterr().out == shown
+
+
 class Closed(io.StringIO):
     """A pipe that nobody reads any more."""
 
@@ -152,8 +162,8 @@ def test_paths_are_printed_as_they_are(tmp_path, capsys, trained, out):
         (("compare", "--encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),
         (("compare", "--tasks", "cuonting"), "unknown task 'cuonting'; did you mean counting"),
         (("compare", "--scale", "papr"), "unknown scale 'papr'; did you mean paper"),
-        (("compare", "--encodings"), "Compare.encodings must be at least one; got ()."),
-        (("compare", "--seeds"), "Compare.seeds must be at least one; got ()."),
+        (("compare", "--encodings"), "--encodings must be followed by at least one value; got none."),
+        (("compare", "--seeds"), "--seeds must be followed by at least one value; got none."),
         (("compare", "--workers", "0"), "Compare.workers must be at least 1; got 0."),
         (("train", "--condition", "control"), "unknown condition 'control'; did you mean controlled"),
         (("train", "--epochs", "0"), "TrainingConfig.epochs must be at least 1; got 0."),

@@ -1,6 +1,8 @@
 """Plug-ins of installed distributions, of which a broken one costs only what it adds."""
 
+import importlib
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -67,3 +69,19 @@ def test_commands_go_on_without_a_broken_plug_in(group, installed):
     assert ended.returncode == 0
     assert "a plug-in of broken" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_page_names_groups_that_there_are():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "as-a-package.md").read_text("utf-8")
+    named = set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE))
+    assert len(named) > 8
+    for base in ("figures", "lab.ablation.fills", "lab.measures", "lab.quantities", "checkpoints.trackers"):
+        importlib.import_module(f"spectrope.{base}.base")
+    registries = {
+        value.group
+        for module in list(sys.modules.values())
+        if module.__name__.startswith("spectrope")
+        for value in list(vars(module).values())
+        if isinstance(value, Registry)
+    }
+    assert named - {"spectrope.cli.commands"} <= registries

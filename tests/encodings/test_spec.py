@@ -55,6 +55,11 @@ def test_a_line_describes_a_configuration(spec, config):
         ("ropee", UnknownNameError, "unknown encoding 'ropee'; did you mean rope"),
         ("rope:yarm", UnknownNameError, "unknown part 'yarm'; did you mean yarn"),
         ("rope:yarn,facto=8", ConfigError, "YaRN has no field 'facto'; did you mean factor"),
+        (
+            "rope:base=100",
+            ConfigError,
+            r"has no field 'base', but its schedule geometric has; write rope:geometric,base=100\.",
+        ),
         ("rope:yarn,8", ConfigError, "'8' is no setting; write it as field=value"),
         ("rope:yarn,factor=0.5", ConfigError, "factor must be at least 1"),
         ("alibi:learne=true", ConfigError, "has no field 'learne'; did you mean learned"),

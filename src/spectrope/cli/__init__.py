@@ -157,7 +157,7 @@ def _with_options(message: str) -> str:
 
 
 def _run(arguments: list[str], switches: Switches) -> int:
-    if switches.version:
+    if switches.version or arguments == ["version"]:
         say(f"spectrope {__version__}")
         return 0
     if arguments[:1] == ["--completion"]:
@@ -165,6 +165,8 @@ def _run(arguments: list[str], switches: Switches) -> int:
             raise ConfigError(f"--completion takes the name of one shell; got {' '.join(arguments[1:])}.")
         print(completion(*arguments[1:]))
         return 0
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ASKED:
         _show_help(everything=bool(asked(arguments)))
         return 0 if arguments else BAD_INPUT

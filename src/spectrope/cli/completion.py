@@ -6,20 +6,28 @@ from collections.abc import Iterator
 
 from spectrope.cli.catalogue import commands
 from spectrope.cli.help import FILE, Option, Page
+from spectrope.cli.static import members
 from spectrope.core import UnknownNameError
 
+NAMED = {  # Options that take names, and where these are.
+    **dict.fromkeys(("--encoding", "--encodings"), "spectrope.encodings"),
+    "--tasks": "spectrope.tasks",
+}
 ALWAYS = ("--help", "--help-all", "--quiet", "--verbose", "--version")
 BASH = """\
-# Completion of spectrope for bash, and for zsh after `autoload -U +X bashcompinit && bashcompinit`.
+# Completion of spectrope for bash, and for zsh, which can read such scripts.
 _spectrope() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
-  local typed="${{COMP_WORDS[1]}}" words=""
+  local typed="${{COMP_WORDS[1]}}" words="" taken=""
   if [[ $COMP_CWORD -gt 2 && " {grouped} " == *" $typed "* ]]; then typed="$typed ${{COMP_WORDS[2]}}"; fi
   if [[ $COMP_CWORD -eq 1 ]]; then words="{first}"; else
     case "$typed $before" in
 {values}
     esac
-    if [[ -z $words && ( $word == -* || $typed != *" "* ) ]]; then
+    case "$typed $before" in
+{taking}) taken=yes;;
+    esac
+    if [[ -z $words && -z $taken && ( $word == -* || " {grouped} " == *" $typed "* ) ]]; then
       case "$typed" in
 {options}
       esac
@@ -35,7 +43,7 @@ def completion(shell: str = "bash") -> str:
     """The script for a shell.
 
     Args:
-        shell: bash (which zsh understands, too) or fish.
+        shell: bash, zsh or fish.
 
     Raises:
         UnknownNameError: If it is another one.
@@ -66,10 +74,17 @@ def _bash() -> str:
         for option in page.options
         if (chosen := _choices(option))
     ]
+    taking = [
+        shlex.quote(f"{typed} {option.name}")
+        for typed, page in pages.items()
+        for option in page.options
+        if option.value and not option.positional and not _choices(option)
+    ]
     return BASH.format(
         grouped=" ".join(name for name, page in pages.items() if page.actions),
         first=" ".join([*commands(), "--help", "--version", "--completion"]),
         values="\n".join(values),
+        taking=" | \\\n".join(f"      {one}" for one in taking),
         options="\n".join(options),
     )
 
@@ -105,7 +120,14 @@ def _choices(option: Option) -> list[str]:
     """The values that an option takes, where they are few."""
     if option.value.startswith("{"):
         return option.value.strip("{}").split(",")
-    return ["auto", "cpu", "cuda"] if option.value == "DEVICE" else []
+    if option.value == "DEVICE":
+        return ["auto", "cpu", "cuda"]
+    registry = NAMED.get(option.name)
+    return [*members(registry)] if registry else []
 
 
-SHELLS = {"bash": _bash, "fish": _fish}
+def _zsh() -> str:
+    return f"autoload -U +X bashcompinit && bashcompinit\n{_bash()}"
+
+
+SHELLS = {"bash": _bash, "zsh": _zsh, "fish": _fish}

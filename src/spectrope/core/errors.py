@@ -41,7 +41,7 @@ class UnknownNameError(ConfigError):
     """A name that is not registered."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        known = sorted(known)
+        known = sorted(set(known))
         self._parts = (what, name, known)
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}."

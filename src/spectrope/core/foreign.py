@@ -33,6 +33,12 @@ def load_object(spec: str) -> object:
     if ".py:" not in spec:
         raise ConfigError(f"{spec} names no class in a file; name it as path/to/file.py:ClassName.")
     file, _, name = spec.rpartition(":")
+    if ".py:" in file:
+        place, _, cls = file.partition(".py:")
+        raise ConfigError(
+            f"{place}.py:{cls.partition(':')[0]} takes no settings behind its name; give them as --set "
+            "encoding.FIELD=VALUE, or in Python in its configuration."
+        )
     module = sys.modules[load_file(Path(file))]
     if not hasattr(module, name):
         raise ConfigError(f"{file} has no {name!r}.")

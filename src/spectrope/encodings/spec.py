@@ -1,7 +1,9 @@
 """Parse encodings from text: a name, with settings after colons."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from itertools import product
 from typing import Any, get_args, get_type_hints
 
 from spectrope.core import (
@@ -64,6 +66,7 @@ def parse_encoding(spec: str) -> EncodingConfig:
         for twice in fields.keys() & more.keys():
             raise ConfigError(f"{spec!r} gives {twice} twice.")
         fields |= more
+    _require_in_place(name, cls, members, fields)
     return from_dict(cls, fields)
 
 
@@ -142,6 +145,20 @@ def _fields(cls: type, members: dict[str, Registry[Any]], words: str) -> dict[st
     if not known:
         raise no_such_field(cls, first)
     raise UnknownNameError("part", first, known)
+
+
+def _require_in_place(
+    name: str, cls: type, members: Mapping[str, Registry[Any]], given: Mapping[str, Any]
+) -> None:
+    """Refuse a field that the encoding does not have and its part of a family by default has."""
+    known = {field.name for field in dataclass_fields(cls)}
+    for field, family in product(given.keys() - known, members):
+        part = getattr(cls(), family)
+        if hasattr(part, field):
+            raise ConfigError(
+                f"{cls.__qualname__} has no field {field!r}, but its {family} {part.kind} has; write "
+                f"{name}:{part.kind},{field}={given[field]}."
+            )
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:

@@ -199,6 +199,14 @@ def test_sizes_that_are_left_out_are_not_taken_from_the_class(folder, capsys, mo
         open_model(folder)
 
 
+def test_a_run_is_no_checkpoint(tmp_path):
+    run = {"config": {}, "data_version": None, "results_version": 1}
+    (tmp_path / "config.json").write_text(json.dumps(run))
+    shutil.copy(__file__, tmp_path / "model.safetensors")
+    with pytest.raises(ConfigError, match="is a run of this program, and no Hugging Face checkpoint"):
+        open_model(tmp_path)
+
+
 def test_a_table_that_is_narrower_than_the_hidden_states_lacks_no_size(tmp_path):
     narrow = {"input_embedding_size": 16, "output_embedding_size": 16, "num_hidden_layers": 1}
     config = transformers.RemBertConfig(vocab_size=64, intermediate_size=16, **narrow)

@@ -50,7 +50,7 @@ def test_compare_tunes_every_encoding_on_one_grid_and_reports_both(tmp_path, cap
 
 def test_a_grid_needs_positive_rates(capsys):
     assert "rates must be positive; got (0.0,)" in refused(capsys, "compare", "--tune", "--rates", "0")
-    assert "rates must be at least one" in refused(capsys, "compare", "--tune", "--rates")
+    assert "--rates must be followed by at least one value" in refused(capsys, "compare", "--tune", "--rates")
 
 
 MINE = """

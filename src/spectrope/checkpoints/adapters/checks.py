@@ -43,6 +43,10 @@ def check_folder(folder: Path, *, allow_pickle: bool, trust_remote_code: bool) -
         raise ConfigError(f"{folder} holds no config.json, so it is no checkpoint.")
     _check_weights(folder, allow_pickle)
     config = _read(folder / "config.json")
+    if "results_version" in config and "model_type" not in config:
+        raise ConfigError(
+            f"{folder} is a run of `spectrope train` or `grok`, and no Hugging Face checkpoint."
+        )
     _check_quantised(folder, config)
     if not trust_remote_code:
         _check_kernels(folder, config)

@@ -38,6 +38,8 @@ def read_lock(path: str | Path = FILE) -> Lock:
         ConfigError: If it is no lock, or of a format that this version does not read.
     """
     path = Path(path)
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder and no lock; `--model {path}` compares it with a lock.")
     require_file(path)
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -28,7 +28,7 @@ from spectrope.console import (
     say,
     show,
 )
-from spectrope.core import require
+from spectrope.core import ConfigError, require
 from spectrope.figures import check_page
 from spectrope.front.compare import compare
 from spectrope.lab import COMPARED, COMPARED_TASKS, FACTORS, SCALINGS
@@ -83,7 +83,8 @@ class Compare(EngineOptions):
     def run(self) -> None:
         """Train the runs that do not exist yet, print the table, and write the report."""
         for field in ("encodings", "tasks", "seeds", "rates"):
-            require(len(getattr(self, field)) > 0, self, field, "at least one")
+            if not getattr(self, field):
+                raise ConfigError(f"--{field} must be followed by at least one value; got none.")
         check_page(self.out)
         require(all(rate > 0 for rate in self.rates), self, "rates", "positive")
         if not self.tune:

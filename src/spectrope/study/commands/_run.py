@@ -38,7 +38,15 @@ from spectrope.study.conditions import THROWN
 from spectrope.study.pilots import Pilots, piloted, require_frozen
 from spectrope.study.rows import StudyRows
 from spectrope.study.schedule import affordable, first_gaps, in_turn, spent_seconds
-from spectrope.study.study import Study, carry_out, outstanding, tidy, usual_precision
+from spectrope.study.study import (
+    RESULTS,
+    Study,
+    carry_out,
+    outstanding,
+    place_of_rows,
+    tidy,
+    usual_precision,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +78,8 @@ class RunClaims(Asked, EngineOptions):
     def run(self) -> None:
         """Add finished runs, print the plan, execute it, and print the verdicts."""
         engine = self.chosen_engine()
+        if place_of_rows(self.rows) not in (None, self.rows):
+            complain(f"no folder {RESULTS} here: the rows that the package comes with do not count.")
         if not self.dry_run:
             require_frozen(self.scale)
             check_place(self.rows / f"{self.scale}.jsonl")

@@ -44,9 +44,7 @@ def check_folder(folder: Path, *, allow_pickle: bool, trust_remote_code: bool) -
     _check_weights(folder, allow_pickle)
     config = _read(folder / "config.json")
     if "results_version" in config and "model_type" not in config:
-        raise ConfigError(
-            f"{folder} is a run of `spectrope train` or `grok`, and no Hugging Face checkpoint."
-        )
+        raise ConfigError(f"{folder} is a run of this program, and no Hugging Face checkpoint.")
     _check_quantised(folder, config)
     if not trust_remote_code:
         _check_kernels(folder, config)

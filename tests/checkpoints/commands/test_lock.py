@@ -112,6 +112,17 @@ def test_reports_have_files_of_their_own_and_are_checked_first(locked, capsys):
     assert not (locked / "new.xml").exists()
 
 
+def test_reports_hold_the_error_where_nothing_could_be_compared(locked):
+    arguments = ("check", "none.lock", "--sarif", "a.sarif", "--junit", "a.xml")
+    assert main(arguments) == 2
+    (run,) = json.loads((locked / "a.sarif").read_text())["runs"]
+    (ran,) = run["invocations"]
+    assert (run["results"], ran["executionSuccessful"]) == ([], False)
+    assert "none.lock" in ran["toolExecutionNotifications"][0]["message"]["text"]
+    suite = ElementTree.parse(locked / "a.xml").getroot()[0]
+    assert (suite.get("errors"), suite[0][0].tag) == ("1", "error")
+
+
 def test_sarif_points_into_the_lock(locked):
     edit_base(locked, 1e4)
     assert main(("check", "--sarif", "new.sarif")) == 1

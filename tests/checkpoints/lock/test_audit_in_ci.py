@@ -104,6 +104,23 @@ def test_the_page_leads_to_a_red_build_and_back_to_green(runner, tmp_path, monke
     assert 'failures="0"' in (tmp_path / "spectrope.xml").read_text()
 
 
+def test_the_action_accepts_one_more_exit_code(runner, tmp_path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, code in (("spectrope", 3), ("python", 0)):
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@"\nexit {code}\n')
+        (programs / name).chmod(0o755)
+    env = runner | {"PATH": f"{programs}{os.pathsep}{runner['PATH']}"}
+    assert run_action(env, tmp_path, {})[0] == 1
+    assert run_action(env, tmp_path, {"accept": "1"})[0] == 1
+    code, output = run_action(env, tmp_path, {"accept": "3", "torch": "https://example.org/cpu"})
+    assert code == 0
+    assert (
+        "-m pip install --quiet --disable-pip-version-check torch --index-url https://example.org/cpu"
+        in output
+    )
+
+
 def run_gitlab(env, folder):
     """The job of the template, which the page shows, with its own variables."""
     template = (ROOT / "templates" / "spectrope.gitlab-ci.yml").read_text()

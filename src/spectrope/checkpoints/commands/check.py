@@ -9,10 +9,16 @@ import tyro
 from spectrope.checkpoints.commands.audit import EXIT_CODES
 from spectrope.checkpoints.lock import FILE, CheckedLock, read_lock
 from spectrope.checkpoints.lock.opening import checked, source_of
-from spectrope.checkpoints.lock.reports import junit, sarif, write_report
+from spectrope.checkpoints.lock.reports import (
+    junit,
+    junit_of_failure,
+    sarif,
+    sarif_of_failure,
+    write_report,
+)
 from spectrope.checkpoints.options import Checkpoints
 from spectrope.console import JsonOption, counted, print_json, say, show
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, SpectropeError
 from spectrope.store import check_place
 
 
@@ -42,11 +48,14 @@ class Check(Checkpoints):
             check_place(path)
         if self.junit is not None and self.junit == self.sarif:
             raise ConfigError(f"--junit and --sarif both name {self.junit}; give each report its own file.")
-        held = read_lock(self.lock)
-        source = self.model or source_of(held, self.lock)
-        model = self.open(source, held.layers_taken or None, part=held.part or None)
-        with counted("measuring") as watch:
-            result = checked(held, model, watch)
+        try:
+            result = self._compared()
+        except SpectropeError as error:
+            if self.junit is not None:
+                write_report(junit_of_failure(error), self.junit)
+            if self.sarif is not None:
+                write_report(sarif_of_failure(error), self.sarif)
+            raise
         if self.junit is not None:
             write_report(junit(result), self.junit)
         if self.sarif is not None:
@@ -57,6 +66,14 @@ class Check(Checkpoints):
             show(result)
             say(_closing(result))
         return EXIT_CODES[_outcome(result)]
+
+    def _compared(self) -> CheckedLock:
+        """The lock, and what the checkpoint applies now."""
+        held = read_lock(self.lock)
+        source = self.model or source_of(held, self.lock)
+        model = self.open(source, held.layers_taken or None, part=held.part or None)
+        with counted("measuring") as watch:
+            return checked(held, model, watch)
 
 
 def _outcome(result: CheckedLock) -> str:

@@ -1,7 +1,7 @@
 """Reports of a checked lock for other programs: JUnit for test reports, SARIF for code scanning."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,9 +10,10 @@ from spectrope.checkpoints.audit.catalogue import fault
 from spectrope.checkpoints.lock.check import UNCOMPARED, CheckedLock
 from spectrope.checkpoints.lock.files import line_of
 from spectrope.checkpoints.lock.move import Move
-from spectrope.core import __version__
+from spectrope.core import SpectropeError, __version__
 from spectrope.store import replace_file
 
+SUITE = "spectrope check"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -33,7 +34,7 @@ def junit(checked: CheckedLock) -> str:
     skipped = [where for where in checked.other_weights if where not in failed]
     numbers = {"tests": len(places), "failures": len(failed), "errors": 0, "skipped": len(skipped)}
     counts = {name: str(number) for name, number in numbers.items()}
-    suite = ElementTree.Element("testsuite", {"name": "spectrope check", **counts})
+    suite = ElementTree.Element("testsuite", {"name": SUITE, **counts})
     for where, _, _ in places:
         case = ElementTree.SubElement(suite, "testcase", {"classname": checked.before.named, "name": where})
         if moves := checked.at(where):
@@ -45,6 +46,19 @@ def junit(checked: CheckedLock) -> str:
             ElementTree.SubElement(case, "skipped", {"message": UNCOMPARED})
     if checked.uncovered:
         ElementTree.SubElement(suite, "system-out").text = f"Not compared: {'; '.join(checked.uncovered)}."
+    return _written(suite, counts)
+
+
+def junit_of_failure(error: SpectropeError) -> str:
+    """One test case that ended in an error, where nothing could be compared."""
+    counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
+    suite = ElementTree.Element("testsuite", {"name": SUITE, **counts})
+    case = ElementTree.SubElement(suite, "testcase", {"classname": SUITE, "name": "lock"})
+    ElementTree.SubElement(case, "error", {"message": str(error), "type": type(error).__name__})
+    return _written(suite, counts)
+
+
+def _written(suite: ElementTree.Element, counts: dict[str, str]) -> str:
     suites = ElementTree.Element("testsuites", counts)
     suites.append(suite)
     ElementTree.indent(suites)
@@ -55,13 +69,28 @@ def sarif(checked: CheckedLock, path: Path) -> str:
     """What changed, as SARIF 2.1.0 with places in the lock's file, and notifications of layers whose heads
     could not be compared and of what else was not compared."""
     codes = sorted({move.code for move in checked.moves})
-    driver = {"name": "spectrope", "version": __version__, "rules": [_rule(code) for code in codes]}
     lines = [_result(move, checked.between, path, codes.index) for move in checked.moves]
     said = [("warning", f"{one}: {UNCOMPARED}") for one in checked.other_weights]
     said += [("note", f"Not compared: {one}.") for one in checked.uncovered]
     notes = [{"level": level, "message": {"text": text}} for level, text in said]
-    ran = {"executionSuccessful": True, "toolExecutionNotifications": notes}
-    run = {"tool": {"driver": driver}, "invocations": [ran], "results": lines}
+    return _log(codes, lines, notes)
+
+
+def sarif_of_failure(error: SpectropeError) -> str:
+    """A run without results that did not succeed, where nothing could be compared."""
+    return _log((), (), [{"level": "error", "message": {"text": str(error)}}], successful=False)
+
+
+def _log(
+    codes: Sequence[str],
+    results: Sequence[dict[str, Any]],
+    notes: Sequence[dict[str, Any]],
+    *,
+    successful: bool = True,
+) -> str:
+    driver = {"name": "spectrope", "version": __version__, "rules": [_rule(code) for code in codes]}
+    ran = {"executionSuccessful": successful, "toolExecutionNotifications": notes}
+    run = {"tool": {"driver": driver}, "invocations": [ran], "results": results}
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2) + "\n"
 

@@ -13,7 +13,7 @@ from tests.figures.synthetic import make_run
 from spectrope import cli
 from spectrope.cli import main
 from spectrope.cli.commands.runs import Runs
-from spectrope.console.terminal import console
+from spectrope.console.terminal import console, with_options
 from spectrope.core.errors import EnvironmentLostError, StoreError
 from spectrope.store import check_place
 
@@ -264,6 +264,6 @@ def test_no_standard_output_is_no_fault(monkeypatch):
 
 
 def test_advice_in_words_of_python_is_given_in_options():
-    told = cli._with_options("there is no GPU; use device='cpu', or 'auto'.")
+    told = with_options("there is no GPU; use device='cpu', or 'auto'.")
     assert told == "there is no GPU; use --device cpu, or 'auto'."
-    assert cli._with_options("call f(fill='mean', n=3)") == "call f(fill='mean', n=3)"
+    assert with_options("call f(fill='mean', n=3)") == "call f(fill='mean', n=3)"

@@ -36,7 +36,10 @@ def family() -> Registry[type]:
 
 
 def test_a_broken_plug_in_is_named_and_the_others_are_loaded(installed):
-    folder = installed("aaa_broken", GROUP, {"x": "no_such_module_here", "y": "colours_that_fail"})
+    folder = installed(
+        "aaa_broken", GROUP, {"x": "no_such_module_here", "y": "colours_that_fail", "w": "colours_that_exit"}
+    )
+    (folder / "colours_that_exit.py").write_text("raise SystemExit(3)\n")
     (folder / "colours_that_fail.py").write_text("1 / 0\n")
     installed("sound", GROUP, {"z": "colours_that_load"})
     (folder / "colours_that_load.py").write_text("LOADED = True\n")
@@ -44,10 +47,12 @@ def test_a_broken_plug_in_is_named_and_the_others_are_loaded(installed):
     with pytest.warns(SpectropeWarning) as told:
         assert "red" not in colours
     assert sorted(str(one.message) for one in told) == [
+        "colours_that_exit, a plug-in of aaa_broken, cannot be loaded: SystemExit: 3. Some or all of what it "
+        "adds to the kind 'colour' is missing.",
         "colours_that_fail, a plug-in of aaa_broken, cannot be loaded: ZeroDivisionError: division by zero. "
-        "What it adds to the kind 'colour' is missing.",
+        "Some or all of what it adds to the kind 'colour' is missing.",
         "no_such_module_here, a plug-in of aaa_broken, cannot be loaded: ModuleNotFoundError: No module "
-        "named 'no_such_module_here'. What it adds to the kind 'colour' is missing.",
+        "named 'no_such_module_here'. Some or all of what it adds to the kind 'colour' is missing.",
     ]
     assert sys.modules["colours_that_load"].LOADED
     with warnings.catch_warnings():
@@ -55,10 +60,19 @@ def test_a_broken_plug_in_is_named_and_the_others_are_loaded(installed):
         assert "red" not in colours
 
 
-@pytest.mark.parametrize("group", ["spectrope.encodings", "spectrope.cli.commands"])
-def test_commands_go_on_without_a_broken_plug_in(group, installed):
-    folder = installed("broken", group, {"nothing": "no_such_module_here.either"})
-    command = [sys.executable, "-m", "spectrope", "spectrum", "--encoding", "alibi", "--length", "16"]
+@pytest.mark.parametrize("module", ["no_such_module_here.either", "of_bad_syntax"])
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("spectrope.encodings", ("spectrum", "--encoding", "alibi", "--length", "16")),
+        ("spectrope.encodings", ("encodings",)),
+        ("spectrope.cli.commands", ("--help",)),
+    ],
+)
+def test_commands_go_on_without_a_broken_plug_in(group, words, module, installed):
+    folder = installed("broken", group, {"nothing": module})
+    (folder / "of_bad_syntax.py").write_text("def (\n")
+    command = [sys.executable, "-m", "spectrope", *words]
     ended = subprocess.run(
         command,
         env=os.environ | {"PYTHONPATH": str(folder)},

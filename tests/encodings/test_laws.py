@@ -241,6 +241,17 @@ def test_what_no_query_sees_may_be_no_number():
     assert not checked(PastAlone, Sizes(causal=False))[Tag.CONTENT_FREE].is_known
 
 
+def test_a_bias_may_be_smaller_than_the_logits():
+    class Constant(Encoding):
+        form = Form.DOT_PLUS_BIAS
+        tags = frozenset({Tag.CONTENT_FREE, Tag.SHIFT_INVARIANT})
+
+        def bias(self, ctx: Context) -> Tensor:
+            return torch.tensor(0.5)
+
+    assert checked(Constant)[Tag.CONTENT_FREE].honest
+
+
 def test_errors_are_relative_to_values_of_their_kind():
     a = torch.tensor([1.0, 2.0, -1e9, -math.inf])
     assert relative_error(a, a) == 0

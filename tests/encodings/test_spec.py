@@ -60,6 +60,8 @@ def test_a_line_describes_a_configuration(spec, config):
             ConfigError,
             r"has no field 'base', but its schedule geometric has; write rope:geometric,base=100\.",
         ),
+        ("rope:yarn:base=5", ConfigError, r"its schedule yarn has; write rope:yarn,base=5\."),
+        ("rope:frequencies=yarn", ConfigError, "RoPE.Config has no field 'frequencies'"),
         ("rope:yarn,8", ConfigError, "'8' is no setting; write it as field=value"),
         ("rope:yarn,factor=0.5", ConfigError, "factor must be at least 1"),
         ("alibi:learne=true", ConfigError, "has no field 'learne'; did you mean learned"),

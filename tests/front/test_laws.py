@@ -147,7 +147,10 @@ def test_a_spectrum_keeps_the_sizes_that_an_encoding_was_given():
     with pytest.raises(ConfigError, match=r"RoPE.Config has no field 'n_heads'"):
         sp.spectrum("rope:n_heads=4")
     with pytest.raises(ConfigError, match=r"ALiBi.Config has no field 'head_dim'"):
-        sp.spectrum("mla+alibi:head_dim=4")
+        sp.spectrum("alibi:head_dim=4")
+    for latent in ("mla:head_dim=32", "mla+p_rope:head_dim=32"):
+        assert sp.spectrum(latent, length=16).kernels
+    assert len(sp.spectrum(sp.encodings.ALiBi.Config(), length=16, heads=4).kernels) == 4
     with pytest.raises(ConfigError, match="max_length is not set in a spectrum"):
         sp.spectrum("fope:max_length=64")
 

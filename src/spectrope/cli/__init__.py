@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import sys
 import time
 import traceback
@@ -13,12 +12,12 @@ from itertools import groupby
 from textwrap import shorten
 from typing import Any
 
-from spectrope.cli.catalogue import PLUG_INS, ROOMS, command
+from spectrope.cli.catalogue import command
 from spectrope.cli.catalogue import commands as all_commands  # `commands` becomes the package of that name.
 from spectrope.cli.completion import completion
 from spectrope.cli.help import ASKED, asked, help_of
 from spectrope.cli.parsing import parse
-from spectrope.console import complain, say, silent
+from spectrope.console import complain, say, silent, with_options
 from spectrope.core import (
     ConfigError,
     EnvironmentLostError,
@@ -64,6 +63,9 @@ def _complain_of(others: Callable[..., None]) -> Callable[..., None]:
     return shown
 
 
+RESUMED = ("train", "compare", "grok", "grok-shapes", "claims")  # Commands that go on with their runs.
+
+
 @dataclass(frozen=True)
 class Switches:
     """Options that every command accepts, anywhere among its arguments.
@@ -105,7 +107,7 @@ def _ended(arguments: list[str]) -> int:
         complain(f"interrupted{_kept(arguments)}.")
         return INTERRUPTED
     except SpectropeError as error:
-        complain(_with_options(str(error)))
+        complain(with_options(str(error)))
         if switches.verbose:
             traceback.print_exc()
         return LOST if isinstance(error, EnvironmentLostError) else BAD_INPUT
@@ -130,9 +132,8 @@ def _ended(arguments: list[str]) -> int:
 
 
 def _kept(arguments: list[str]) -> str:
-    """What is kept of an interrupted command, in words; those on checkpoints start over."""
-    known = all_commands().get(arguments[0]) if arguments else None
-    if known is None or known.group in (ROOMS["checkpoints"], PLUG_INS):
+    """What is kept of an interrupted command, in words; only those that train go on."""
+    if not arguments or arguments[0] not in RESUMED:
         return ""
     return "; finished runs are kept, and the same command resumes unfinished ones"
 
@@ -145,15 +146,6 @@ def _abandon_if_broken(stream: Any) -> None:
         stream.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _with_options(message: str) -> str:
-    """A message of the library's, with options of the command line in the place of Python's arguments."""
-
-    def option(match: re.Match[str]) -> str:
-        return f"--{match['name'].replace('_', '-')}" + (f" {match['text']}" if match["text"] else "")
-
-    return re.sub(r"\b(?P<name>[a-z_]+)=(?:True|'(?P<text>\w+)')(?!\w|,(?! or\b))", option, message)
 
 
 def _run(arguments: list[str], switches: Switches) -> int:

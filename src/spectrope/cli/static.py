@@ -1,10 +1,13 @@
 """Read the members of a registry from source files, without importing them or torch."""
 
 import ast
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+
+from spectrope.core import SpectropeWarning, owner_of
 
 
 def members(package: str) -> dict[str, str]:
@@ -26,12 +29,17 @@ def members(package: str) -> dict[str, str]:
 
 
 def file_of(point: EntryPoint) -> Path | None:
-    """The file of the module that an entry point names; None if there is none."""
+    """The file of the module that an entry point names; None, with a warning, if it cannot be read."""
     try:
         spec = find_spec(point.module)
-    except (ImportError, ValueError):  # Of a package around it.
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None
+        if spec is not None and spec.origin is not None:
+            ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+            return Path(spec.origin)
+    except (ImportError, OSError, SyntaxError, ValueError):  # Also of a package around it.
+        pass
+    text = f"{point.value}, a plug-in of {owner_of(point)}, cannot be read; what it adds is missing."
+    warnings.warn(text, SpectropeWarning, stacklevel=2)
+    return None
 
 
 def _registered(file: Path) -> Iterator[tuple[str, str]]:

@@ -45,6 +45,7 @@ __all__ = [
     "term_parts",
     "try_own",
     "try_task",
+    "with_options",
 ]
 
 from .display import Shown, show
@@ -77,4 +78,4 @@ from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
 from .rare import RARE
 from .spectra import head_parts, term_parts
-from .terminal import complain, console, explain, frame, lasting, print_json, say, silent, table
+from .terminal import complain, console, explain, frame, lasting, print_json, say, silent, table, with_options

@@ -157,3 +157,12 @@ def lasting(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def with_options(message: str) -> str:
+    """A message of the library's, with options of the command line in the place of Python's arguments."""
+
+    def option(match: re.Match[str]) -> str:
+        return f"--{match['name'].replace('_', '-')}" + (f" {match['text']}" if match["text"] else "")
+
+    return re.sub(r"\b(?P<name>[a-z_]+)=(?:True|'(?P<text>\w+)')(?!\w|,(?! or\b))", option, message)

@@ -37,7 +37,7 @@ def load_object(spec: str) -> object:
         place, _, cls = file.partition(".py:")
         raise ConfigError(
             f"{place}.py:{cls.partition(':')[0]} takes no settings behind its name; give them as --set "
-            "encoding.FIELD=VALUE, or in Python in its configuration."
+            "encoding.FIELD=VALUE of train or compare, or in Python in its configuration."
         )
     module = sys.modules[load_file(Path(file))]
     if not hasattr(module, name):

@@ -226,12 +226,12 @@ class Registry(Generic[Member]):
         for plugin in entry_points(group=self.group):
             try:
                 plugin.load()
-            except Exception as error:  # Code of others may raise anything.
+            except (Exception, SystemExit) as error:  # Code of others may raise anything.
                 if owner_of(plugin) == "spectrope":
                     raise
                 warnings.warn(
                     f"{plugin.value}, a plug-in of {owner_of(plugin)}, cannot be loaded: {reason(error)}. "
-                    f"What it adds to the kind {self.what!r} is missing.",
+                    f"Some or all of what it adds to the kind {self.what!r} is missing.",
                     SpectropeWarning,
                     stacklevel=2,
                 )

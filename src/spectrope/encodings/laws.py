@@ -312,8 +312,8 @@ def _content_error(
 
     def bias(q: Tensor, k: Tensor) -> Tensor:
         term = trial.encoding.bias(Context(q, k, a.q_pos, a.k_pos, a.x_q, a.x_k))
-        seen = torch.zeros(1) if term is None else term
-        return seen.tril() if term is not None and trial.sizes.causal else seen
+        seen = (torch.zeros(1) if term is None else term).broadcast_to(*q.shape[:3], k.shape[2])
+        return seen.tril() if trial.sizes.causal else seen
 
     zero = torch.zeros_like(a.q)
     constant = form(zero, zero)

@@ -150,14 +150,14 @@ def _fields(cls: type, members: dict[str, Registry[Any]], words: str) -> dict[st
 def _require_in_place(
     name: str, cls: type, members: Mapping[str, Registry[Any]], given: Mapping[str, Any]
 ) -> None:
-    """Refuse a field that the encoding does not have and its part of a family by default has."""
+    """Refuse a field that the encoding does not have, and that its part of a family has."""
     known = {field.name for field in dataclass_fields(cls)}
     for field, family in product(given.keys() - known, members):
-        part = getattr(cls(), family)
-        if hasattr(part, field):
+        kind = given[family]["kind"] if family in given else getattr(cls(), family).kind
+        if field in {one.name for one in dataclass_fields(members[family].config(kind))}:
             raise ConfigError(
-                f"{cls.__qualname__} has no field {field!r}, but its {family} {part.kind} has; write "
-                f"{name}:{part.kind},{field}={given[field]}."
+                f"{cls.__qualname__} has no field {field!r}, but its {family} {kind} has; write "
+                f"{name}:{kind},{field}={json.dumps(given[field])}."
             )
 
 

@@ -20,6 +20,7 @@ from spectrope.core import (
     choose_device,
     is_foreign,
     is_ours,
+    no_such_field,
     place_of,
     require_type,
 )
@@ -29,7 +30,6 @@ from spectrope.encodings import (
     EncodingConfig,
     combination,
     is_encoding_class,
-    parse_encoding,
     split_sizes,
 )
 from spectrope.front.ablate import refuse, require_language_model
@@ -200,36 +200,38 @@ def spectrum_of_encoding(target: Any, length: int, heads: int | None = None) -> 
     if isinstance(target, Encoding):
         cls, measure = type(target), lambda: _kernels_of_object(target, length, heads or HEADS)
     else:
-        target, own = _own_sizes(target)
+        target, own = _own_sizes(target, heads)
         if heads is not None and own.get("n_heads", heads) != heads:
             raise ConfigError(
                 f"heads={heads}, but the encoding has n_heads={own['n_heads']}; give one of them."
             )
         sizes = {"n_heads": heads or HEADS, "head_dim": DecoderConfig.head_dim} | own
         named = experiment("distance", target).model
+        for size in own:
+            if named.encoding.size(size) is None and not isinstance(named.attention, Latent.Config):
+                raise no_such_field(type(named.encoding), size)
         model = replace(named, max_length=length, n_layers=1, **sizes)
         cls, measure = ENCODINGS[model.encoding.kind], lambda: _kernels_of_model(model)
     kernels = measure() if is_ours(cls) else attempted(place_of(cls), measure)
     return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))
 
 
-def _own_sizes(target: Any) -> tuple[Any, dict[str, int]]:
+def _own_sizes(target: Any, heads: int | None) -> tuple[Any, dict[str, int]]:
     """A text without its sizes, or a configuration; and the heads and width that it has.
 
     Raises:
-        ConfigError: If a text sets another size, or one that the encoding does not have.
+        ConfigError: If a text sets another size.
     """
     if isinstance(target, str):
-        text, (target, sizes) = target, split_sizes(target)
-        if sizes:
-            first, _, rest = text.partition("+")
-            parse_encoding((rest if first in ATTENTIONS else text).partition("@")[0])
+        target, sizes = split_sizes(target)
         for name in sizes.keys() - {"n_heads", "head_dim"}:
             raise ConfigError(f"{name} is not set in a spectrum, of a causal layer with as many positions.")
         return target, sizes
     if not isinstance(target, EncodingConfig):
         return target, {}
     held = {name: target.size(name) for name in ("n_heads", "head_dim")}
+    if heads is not None and held["n_heads"] == type(target)().size("n_heads"):
+        del held["n_heads"]  # Which a configuration has, whether it was given or not.
     return target, {name: size for name, size in held.items() if size is not None}
 
 

@@ -125,6 +125,17 @@ class TestAudit:
 
     def test_fields_alone_take_the_number_of_heads(self):
         assert audit(own(Sloped(), encoding={"alibi": True})).ok
+        assert audit(own(Sloped(), encoding={"alibi": True, "num_attention_heads": None})).ok
+
+    @pytest.mark.parametrize("base", [500, np.int64(500), np.float32(500.0)])
+    def test_any_number_is_a_base(self, base):
+        fields = {"rope_theta": base, "head_dim": None}
+        assert audit(own(MiniGPT(base=500.0), encoding=fields)).ok
+
+    @pytest.mark.parametrize("name", ["rope_theta", "rotary_emb_base", "rope_local_base_freq"])
+    def test_a_base_for_each_layer_is_refused(self, name):
+        with pytest.raises(ConfigError, match=rf"OwnModel.encoding: {name} must be one number; got \[500"):
+            own(MiniGPT(base=500.0), encoding={name: [500.0, 500.0]})
 
     @pytest.mark.parametrize("table", [True, False])
     def test_a_learned_table_is_expected_where_it_is_declared(self, table):

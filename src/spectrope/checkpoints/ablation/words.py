@@ -32,8 +32,8 @@ def flat_in_words(table: pl.DataFrame, things: str, low: str = "low", high: str 
     if not flat:
         return ""
     return (
-        f"For {flat} of {len(table)} {things} all sequences change alike, most often not at all, so that the "
-        "interval has no width. It does not show that other sequences would not change."
+        f"For {flat} of {len(table)} {things} the accuracy of all sequences changes alike, most often not at "
+        "all, so that its interval has no width. It does not show that other sequences would not change."
     )
 
 

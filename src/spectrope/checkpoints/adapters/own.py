@@ -119,7 +119,7 @@ class OwnModel(nn.Module):
             ConfigError: If the encoding is declared for heads of another width or number.
             UnsupportedError: If no attention kernel could be observed.
         """
-        fields = self.config.to_dict()
+        fields = {name: value for name, value in self.config.to_dict().items() if value is not None}
         if not self.observed_sizes:
             return fields
         call = self._first_call()

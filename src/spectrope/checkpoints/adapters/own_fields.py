@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spectrope.checkpoints.adapters.declared_values import BASES
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.encodings import (
     ENCODINGS,
@@ -36,10 +37,13 @@ def declared_fields(encoding: str | EncodingConfig | Mapping[str, Any] | None) -
     Raises:
         UnknownNameError: If no encoding has that name.
         UnsupportedError: If no field declares the encoding.
+        ConfigError: If a field holds a base for each layer.
     """
     if encoding is None:
         return {"model_type": OWN}
     if isinstance(encoding, Mapping):
+        for name in (name for name in BASES if isinstance(encoding.get(name), list)):
+            raise ConfigError(f"OwnModel.encoding: {name} must be one number; got {encoding[name]!r}.")
         return {"model_type": OWN, **encoding}
     if isinstance(encoding, str):
         fields = declared_fields(ENCODINGS.config(encoding)())
@@ -62,7 +66,8 @@ def observed_sizes(encoding: str | EncodingConfig | Mapping[str, Any] | None) ->
     Of fields themselves, those that they leave open; those that they state are taken as they are.
     """
     if isinstance(encoding, Mapping):
-        return tuple(size for size, names in _STATED.items() if encoding and not names & encoding.keys())
+        stated = {name for name, value in encoding.items() if value is not None}
+        return tuple(size for size, names in _STATED.items() if encoding and not names & stated)
     config = ENCODINGS.config(encoding) if isinstance(encoding, str) else type(encoding)
     return tuple(size for kind, size in _SIZES.items() if issubclass(config, kind))
 

@@ -329,9 +329,10 @@ def declared_turning(fields: Declaration, parameters: dict[str, Any], length: in
 
 def _base(parameters: dict[str, Any]) -> float:
     base = parameters.get("rope_theta") or 10000.0
-    if not isinstance(base, int | float):
-        raise ConfigError(f"rope_theta must be a number; got {base!r}.")
-    return float(base)
+    try:
+        return float(base)
+    except (TypeError, ValueError):
+        raise ConfigError(f"rope_theta must be a number; got {base!r}.") from None
 
 
 def declared_pairing(fields: Declaration) -> Pairing | None:

@@ -17,7 +17,7 @@ from spectrope.checkpoints.lock.reports import (
     write_report,
 )
 from spectrope.checkpoints.options import Checkpoints
-from spectrope.console import JsonOption, counted, print_json, say, show
+from spectrope.console import JsonOption, counted, print_json, say, show, with_options
 from spectrope.core import ConfigError, SpectropeError
 from spectrope.store import check_place
 
@@ -51,10 +51,11 @@ class Check(Checkpoints):
         try:
             result = self._compared()
         except SpectropeError as error:
+            told = with_options(str(error))
             if self.junit is not None:
-                write_report(junit_of_failure(error), self.junit)
+                write_report(junit_of_failure(told, type(error)), self.junit)
             if self.sarif is not None:
-                write_report(sarif_of_failure(error), self.sarif)
+                write_report(sarif_of_failure(told), self.sarif)
             raise
         if self.junit is not None:
             write_report(junit(result), self.junit)

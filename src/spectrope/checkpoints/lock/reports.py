@@ -10,7 +10,7 @@ from spectrope.checkpoints.audit.catalogue import fault
 from spectrope.checkpoints.lock.check import UNCOMPARED, CheckedLock
 from spectrope.checkpoints.lock.files import line_of
 from spectrope.checkpoints.lock.move import Move
-from spectrope.core import SpectropeError, __version__
+from spectrope.core import __version__
 from spectrope.store import replace_file
 
 SUITE = "spectrope check"
@@ -49,12 +49,12 @@ def junit(checked: CheckedLock) -> str:
     return _written(suite, counts)
 
 
-def junit_of_failure(error: SpectropeError) -> str:
+def junit_of_failure(told: str, kind: type[Exception]) -> str:
     """One test case that ended in an error, where nothing could be compared."""
     counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
     suite = ElementTree.Element("testsuite", {"name": SUITE, **counts})
     case = ElementTree.SubElement(suite, "testcase", {"classname": SUITE, "name": "lock"})
-    ElementTree.SubElement(case, "error", {"message": str(error), "type": type(error).__name__})
+    ElementTree.SubElement(case, "error", {"message": told, "type": kind.__name__})
     return _written(suite, counts)
 
 
@@ -76,9 +76,9 @@ def sarif(checked: CheckedLock, path: Path) -> str:
     return _log(codes, lines, notes)
 
 
-def sarif_of_failure(error: SpectropeError) -> str:
+def sarif_of_failure(told: str) -> str:
     """A run without results that did not succeed, where nothing could be compared."""
-    return _log((), (), [{"level": "error", "message": {"text": str(error)}}], successful=False)
+    return _log((), (), [{"level": "error", "message": {"text": told}}], successful=False)
 
 
 def _log(

@@ -57,9 +57,7 @@ def test_intervals_without_a_width_are_said_to_show_nothing_of_other_sequences(c
     for method in ("exact", "screened", "adaptive"):
         assert main((*asked, *(() if method == "exact" else ("--method", method)))) == 0
         out = " ".join(capsys.readouterr().out.split())
-        told = (
-            f"For {flat} of 8 heads all sequences change alike, most often not at all, so that the interval"
-        )
+        told = f"For {flat} of 8 heads the accuracy of all sequences changes alike, most often not at all"
         assert (told in out) == (method != "adaptive")
 
 

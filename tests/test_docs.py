@@ -95,7 +95,7 @@ def test_what_readme_says_of_claims_is_on_their_page():
     assert not [one for one in told if "{} [{} to {}]".format(*one) not in page]
     [runs] = re.findall(r"in (\d+ of \d+ runs) without dropout", section)
     assert f"RoPE has a deposit in {runs} without dropout" in page
-    [(ours, theirs)] = re.findall(r"In any layer: (\d+) and (\d+ of \d+)\.", section)
+    [(ours, theirs)] = re.findall(r"In any layer, by the exact one: (\d+) and (\d+ of \d+)\.", section)
     mid = (ROOT / "docs" / "explanation" / "replication-mid.md").read_text()
     [ahead] = re.findall(r"RoPE is ([\d.]+) points ahead of absolute", section)
     assert f"It is {ahead} points ahead of absolute, the nearest in log odds" in mid

@@ -9,15 +9,14 @@ point of that name in the group `spectrope.cli.commands`, which refers to such a
 
 import ast
 import importlib
-import warnings
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from spectrope.cli.static import file_of
-from spectrope.core import SpectropeWarning, UnknownNameError, owner_of
+from spectrope.core import UnknownNameError
 
 ROOMS = {  # Folders of commands, and what help calls them.
     "cli": "Train and measure",
@@ -85,14 +84,9 @@ def commands() -> dict[str, Command]:
     return {command.name: command for command in (*others, *built_in)}
 
 
-def _of_plugin(point: EntryPoint) -> Command | None:
-    if (file := file_of(point)) is None:
-        text = (
-            f"{point.value}, a plug-in of {owner_of(point)} for the command {point.name!r}, does not exist."
-        )
-        warnings.warn(text, SpectropeWarning, stacklevel=2)
-        return None
-    return Command(point.name, PLUG_INS, file, point.value)
+def _of_plugin(point: Any) -> Command | None:
+    file = file_of(point)
+    return None if file is None else Command(point.name, PLUG_INS, file, point.value)
 
 
 def command(name: str) -> Command:

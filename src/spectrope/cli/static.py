@@ -3,9 +3,10 @@
 import ast
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from spectrope.core import SpectropeWarning, owner_of
 
@@ -28,8 +29,12 @@ def members(package: str) -> dict[str, str]:
     return dict(sorted(entry for file in files for entry in _registered(file)))
 
 
-def file_of(point: EntryPoint) -> Path | None:
-    """The file of the module that an entry point names; None, with a warning, if it cannot be read."""
+def file_of(point: Any) -> Path | None:
+    """The file of the module that an entry point names; None, with a warning, if it cannot be read.
+
+    Args:
+        point: Of `importlib.metadata` or of its backport.
+    """
     try:
         spec = find_spec(point.module)
         if spec is not None and spec.origin is not None:

@@ -5,7 +5,7 @@ import pkgutil
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spectrope.core.errors import ConfigError, SpectropeWarning, UnknownNameError, require_type
@@ -249,8 +249,8 @@ class Registered:
             cls.registry.register(name, cls)
 
 
-def owner_of(plugin: EntryPoint) -> str:
-    """The name of the distribution that has an entry point."""
+def owner_of(plugin: Any) -> str:
+    """The name of the distribution that has an entry point, of `importlib.metadata` or of its backport."""
     return plugin.dist.name if plugin.dist is not None else "an unknown distribution"
 
 

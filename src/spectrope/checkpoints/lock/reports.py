@@ -77,7 +77,7 @@ def sarif(checked: CheckedLock, path: Path) -> str:
 
 
 def sarif_of_failure(told: str) -> str:
-    """A run without results that did not succeed, where nothing could be compared."""
+    """A failed run without results, where nothing could be compared."""
     return _log((), (), [{"level": "error", "message": {"text": told}}], successful=False)
 
 

@@ -78,8 +78,6 @@ class RunClaims(Asked, EngineOptions):
     def run(self) -> None:
         """Add finished runs, print the plan, execute it, and print the verdicts."""
         engine = self.chosen_engine()
-        if place_of_rows(self.rows) not in (None, self.rows):
-            complain(f"no folder {RESULTS} here: the rows that the package comes with do not count.")
         if not self.dry_run:
             require_frozen(self.scale)
             check_place(self.rows / f"{self.scale}.jsonl")
@@ -91,6 +89,8 @@ class RunClaims(Asked, EngineOptions):
             self._require_effect_of_precision(study.jobs(rows))
         if self.runs.exists():
             gather(self.runs, study, rows)  # In a dry run, for its plan alone.
+        if place_of_rows(self.rows) not in (None, self.rows):
+            complain(f"no folder {RESULTS} here: the rows that the package comes with do not count.")
         if self.dry_run:
             self._show_plan(study, rows)
         else:

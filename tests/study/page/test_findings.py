@@ -43,7 +43,8 @@ def test_rope_first_tells_errors_and_what_the_other_conditions_show():
     rows = ordering("controlled", {"rope": 100.0, "sinusoidal": 96.0}, fast)
     rows += ordering("described", {"rope": 95.0}) + ordering("released", {"random": 99.0})
     (told,) = sentences(rows)
-    assert told.startswith("**RoPE is first and fastest on Task 1 under `controlled`.**")
+    first = "**Among the encodings of claim 1, RoPE is first and fastest on Task 1 under `controlled`.**"
+    assert told.startswith(first)
     assert (
         "It is 4.0 points ahead of absolute, the nearest in log odds: RoPE errs on 0 of 36,000 answers"
         in told

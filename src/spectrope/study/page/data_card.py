@@ -54,7 +54,8 @@ def data_card(place: Path) -> str:
         _table(("switch", "field", "from", "to", "in"), _switches()),
         "## Rows",
         "One line per run, in JSON: configuration, facts (accuracies, losses, seconds, commit, machine) and "
-        "tables. Rows of pilots never count in an estimate; withdrawn rows are counted here, and named on "
+        "tables. A run that was measured further has a second line, whose tables are added to those of the "
+        "first. Rows of pilots never count in an estimate; withdrawn rows are counted here, and named on "
         "the page of the replication.",
         _table(("file", "scale", "condition", "runs", "seeds", "finished"), _rows(place)),
         "\n".join(map(_planned, planned_sections())),

@@ -215,9 +215,10 @@ def _rope_first(study: Study, rows: StudyRows) -> Iterator[str]:
     if plain.odds.low <= 0 or speed["rope"] >= later:
         return
     sentence = (
-        f"**RoPE is first and fastest on Task 1 under `controlled`.** It is {plain.points:.1f} points ahead "
-        f"of {NAMES[plain.rival]}, the nearest in log odds: {_errors(seen, plain.rival)}. It reaches 90 % of "
-        f"what is possible by {100 * speed['rope']:.0f} % of the steps, the next encoding by "
+        "**Among the encodings of claim 1, RoPE is first and fastest on Task 1 under `controlled`.** It is "
+        f"{plain.points:.1f} points ahead of {NAMES[plain.rival]}, the nearest in log odds: "
+        f"{_errors(seen, plain.rival)}. It reaches 90 % of what is possible by "
+        f"{100 * speed['rope']:.0f} % of the steps, the next encoding by "
         f"{100 * later:.0f} %, as far as evaluations after each epoch show (a run that never gets there "
         "counts as if it did at the evaluation after its end)."
     )
@@ -274,11 +275,11 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     shown = deep.lost > deep.gained and deep.p <= LEVEL
     words = "fewer" if shown else "not shown to be fewer"
     yield (
-        f"**In models of {pairs.n_layers} layers RoPE's deposits are {words} with dropout** (exploratory: "
-        "claim 4 below has the verdict, or the reason why there is none). In the first two thirds of "
-        f"the layers RoPE has a deposit {deep.words()}. In the first half, by which claims 3 and 4 are "
-        f"judged, it has one {half.words()}. At 0.1, runs with a deposit in any layer: {deposits_by_name}."
-        f"{_without_dropout(pairs)}"
+        f"**In models of {pairs.n_layers} layers RoPE's deposits under `controlled` are {words} with "
+        "dropout** (exploratory: claim 4 below has the verdict, or the reason why there is none). In the "
+        f"first two thirds of the layers RoPE has a deposit {deep.words()}. In the first half, by which "
+        f"claims 3 and 4 are judged, it has one {half.words()}. At 0.1, runs with a deposit in any layer: "
+        f"{deposits_by_name}.{_without_dropout(pairs)}"
     )
 
 

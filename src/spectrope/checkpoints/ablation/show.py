@@ -19,7 +19,8 @@ from spectrope.console import Shown
 from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
 from spectrope.figures import Drawing, HeadEffects, HeadValue, head_map
 
-HEADS_SHOWN, LOW = 12, 5.0  # LOW: percent of tokens.
+HEADS_SHOWN = 12
+LOW = 5.0  # Accuracy in percent, below which drops are told to be small for that reason.
 COLUMNS = {
     "layer": "layer",
     "head": "head",

@@ -130,6 +130,25 @@ class TestVerdict:
         assert Toy().judge(rows, "described").word == "reproduced"
         assert Toy().judge(rows, "described", "small").n_seeds == 0
 
+    @pytest.mark.parametrize(
+        ("leads", "whole", "without"),
+        [
+            ((3.0, 3.1, 3.2, 2.9, 3.3, 2.8), "reproduced", ["reproduced"] * 6),
+            ((3.0, 3.1, 3.2, 2.9, 3.3, 1.0), "direction only", ["direction only"] * 5 + ["reproduced"]),
+            (
+                (2.6, 3.0, 2.3, 2.2, 2.8, 2.1),
+                "reproduced",
+                ["direction only", *["reproduced"] * 3, "direction only", "reproduced"],
+            ),
+        ],
+    )
+    def test_is_judged_again_without_each_of_its_seeds(self, leads, whole, without):
+        tell = lambda arm, seed: {"test": 80.0 + leads[seed] * (arm == "rope")}  # noqa: E731
+        rows, seeds = rows_of(Toy(), tell), range(6)
+        verdict = Toy().judge(rows, seeds=seeds)
+        words = Toy().words_without_one(rows, verdict, seeds)
+        assert (verdict.word, list(words), list(words.values())) == (whole, [*seeds], without)
+
     def test_seeds_that_were_not_planned_move_no_verdict(self):
         def tell(arm, seed):
             return say(90.0 if seed < 6 else 60.0)(arm, seed)

@@ -155,9 +155,20 @@ def length_only(experiment: Experiment) -> float | None:
     return 100 * task.length_only_accuracy() if isinstance(task, Distance) else None
 
 
-def runs_with_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int]) -> Part:
-    """Part: in most of all runs, the deposit rule finds a deposit in at least one of these layers."""
-    return Part(quantity=words, prediction=InRuns(), values=seen.values(arm, deposit(tuple(layers))))
+def runs_with_a_deposit(
+    seen: Seen, arm: str, words: str, layers: Iterable[int], *, for_comparison: bool = False
+) -> Part:
+    """Part: in most of all runs, the deposit rule finds a deposit in at least one of these layers.
+
+    Args:
+        seen: The claim's rows.
+        arm: Whose.
+        words: Name of the arm and the layers.
+        layers: Counted from 0.
+        for_comparison: Whether nothing is predicted of it.
+    """
+    values = seen.values(arm, deposit(tuple(layers)))
+    return Part(quantity=words, prediction=InRuns(), values=values, for_comparison=for_comparison)
 
 
 def log_odds_of(percent: float) -> float:

@@ -11,9 +11,10 @@ from spectrope.stats import MIN_SEEDS
 from spectrope.study.conditions import THROWN
 from spectrope.study.plan import headline_of, planned_scales
 from spectrope.study.power import power_of
+from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import ABLATION, Seen, own_ablation
 from spectrope.study.rows import StudyRows
-from spectrope.study.verdict import ClaimVerdict, Part, decide
+from spectrope.study.verdict import ClaimVerdict, Part, PartResult, Word, decide
 
 CLAIMS: Registry[type["Claim"]] = Registry("claim", "spectrope.study.claims")
 EXPLORED = 6  # Seeds from 0 on that were looked at while scales, tests and layers were chosen,
@@ -146,6 +147,31 @@ class Claim(Registered, ABC):
         return decide(
             self.kind, condition, scale, parts, seen, self.minimum_seeds, headline, untestable, waiting
         )
+
+    def words_without_one(
+        self, rows: StudyRows, verdict: ClaimVerdict, seeds: Sequence[int]
+    ) -> dict[int, Word]:
+        """The word that the deciding part would have without each of its seeds, whatever number of seeds a
+        verdict takes; none where it is the largest of several candidates, which one seed fewer cannot rank.
+
+        Args:
+            rows: All rows that there are.
+            verdict: Of all its seeds.
+            seeds: Those that were planned, counted as in `plan`.
+        """
+        headline = verdict.headline
+        if headline is None:
+            return {}
+        chosen = headline.part.prediction
+        if isinstance(chosen, AtLeast) and chosen.tried > 1:
+            return {}
+        words: dict[int, Word] = {}
+        of_seed = dict(zip(self.numbers(seeds, verdict.scale), seeds, strict=True))
+        for number in headline.part.values:
+            rest = [seed for seed in seeds if seed != of_seed[number]]
+            parts = list(self.parts(self.see(rows, verdict.condition, verdict.scale, rest)))
+            words[number] = PartResult.of(self._deciding(parts)[-1], minimum=0).word
+        return words
 
     @property
     def planned_as(self) -> str:

@@ -106,33 +106,45 @@ def affordable(
     return fitting
 
 
-def spent_seconds(rows: Iterable[StudyRow], pilots: Iterable[StudyRow], scale: str) -> dict[str, float]:
-    """Seconds on one core that the training of planned runs has taken, by section of the plan.
+def core_seconds(row: StudyRow) -> float:
+    """Seconds on one core that the training of a run has taken; 0 where they were not recorded.
 
     These are processor time, or, of rows that lack it and on an accelerator, wall time times threads.
+    """
+    machine = row.facts["machine"] or {}
+    used = row.facts.get("cpu_seconds")
+    if used is None or machine.get("accelerator", "none") != "none":
+        return wall_seconds(row)
+    return used
+
+
+def wall_seconds(row: StudyRow) -> float:
+    """Wall time of the training of a run, times its threads; 0 where it was not recorded."""
+    threads = (row.facts["machine"] or {}).get("threads")
+    return (threads if isinstance(threads, int) else 1) * (row.facts["seconds"] or 0.0)
+
+
+def spent_seconds(
+    rows: Iterable[StudyRow],
+    pilots: Iterable[StudyRow],
+    scale: str,
+    seconds: Callable[[StudyRow], float] = core_seconds,
+) -> dict[str, float]:
+    """Seconds that the training of planned runs has taken, by section of the plan.
 
     Args:
         rows: All rows of the scale.
         pilots: Rows of its pilots, which draw on the section that plans them.
         scale: Theirs.
+        seconds: Those of a run, by default on one core.
     """
     slots = schedule(scale)
     counted = [(slots[row.experiment].section, row) for row in rows if row.experiment in slots]
     counted += [(scale, row) for row in pilots]
     spent: dict[str, float] = {}
     for section, row in counted:
-        spent[section] = spent.get(section, 0.0) + core_seconds(row)
+        spent[section] = spent.get(section, 0.0) + seconds(row)
     return spent
-
-
-def core_seconds(row: StudyRow) -> float:
-    """Seconds on one core that the training of a run has taken; 0 where they were not recorded."""
-    machine = row.facts["machine"] or {}
-    used = row.facts.get("cpu_seconds")
-    if used is not None and machine.get("accelerator", "none") == "none":
-        return used
-    threads = machine.get("threads")
-    return (threads if isinstance(threads, int) else 1) * (row.facts["seconds"] or 0.0)
 
 
 def _runs(entry: Mapping[str, Any], planned: Mapping[str, Any], scale: str) -> Iterator[AnyExperiment]:

@@ -36,7 +36,7 @@ from spectrope.study.plan import planned_scales, planned_times, unplanned
 from spectrope.study.quantities import Seen
 from spectrope.study.rows import StudyRow, StudyRows, run_name
 from spectrope.study.schedule import scheduled
-from spectrope.study.verdict import ClaimVerdict
+from spectrope.study.verdict import ClaimVerdict, Word
 
 RESULTS = Path("results")  # Where rows are, unless said otherwise.
 SHIPPED = Path(__file__).with_name("results")  # The same rows in an installed wheel.
@@ -200,6 +200,10 @@ class Study:
     def seen(self, claim: Claim, condition: str, rows: StudyRows) -> Seen:
         """The rows that count for a claim."""
         return claim.see(rows, condition, self.scale, self.seeds_of(claim, condition))
+
+    def words_without_one(self, claim: Claim, verdict: ClaimVerdict, rows: StudyRows) -> dict[int, Word]:
+        """The word that a verdict would have without each of its seeds."""
+        return claim.words_without_one(rows, verdict, self.seeds_of(claim, verdict.condition))
 
     def power(self, claim: Claim, rows: StudyRows) -> str:
         """What the planned seeds can show of a claim."""

@@ -32,6 +32,7 @@ class Part:
         values: One per seed.
         paper: The same quantity in the paper, in the same unit, where it gives one.
         premise: Whether the claim has nothing to say unless this holds.
+        for_comparison: Whether the claim predicts nothing of it: it has an interval, and no p-values.
         saturated: Whether its arms cannot be distinguished, because both make too few errors, or too few
             correct answers.
         limit: "at least" or "at most" where one arm errs too seldom for its odds to be measured, "not
@@ -48,6 +49,7 @@ class Part:
     values: Values
     paper: float | None = None
     premise: bool = False
+    for_comparison: bool = False
     saturated: bool = False
     limit: Limit = ""
     untrained: str = ""
@@ -112,9 +114,10 @@ class PartResult:
 
     @property
     def p_values(self) -> dict[Word, float]:
-        """Of each word that rejects something, in the order in which they are tried; none for exact ties."""
+        """Of each word that rejects something, in the order in which they are tried; none for exact ties, and
+        where nothing is predicted."""
         one = self.evidence
-        if one is None or self.part.tied:
+        if one is None or self.part.tied or self.part.for_comparison:
             return {}
         return {
             "reproduced": one.p_reproduced,
@@ -239,8 +242,12 @@ def _meaning(finding: PartResult) -> str:
     return sides.get(finding.word, WORDS[finding.word]) if is_bound else WORDS[finding.word]
 
 
-def _told(finding: PartResult) -> str:
-    return "fails" if finding.word == "contradicted" else "is not shown to hold"
+def _told(premise: PartResult) -> str:
+    if premise.n_seeds == 0:
+        return "has no run that counts"
+    if not premise.enough:
+        return f"has {premise.n_seeds} seed{'s' * (premise.n_seeds != 1)}, which cannot decide it"
+    return "fails" if premise.word == "contradicted" else "is not shown to hold"
 
 
 def _too_few(deciding: PartResult, minimum: int, waiting: set[int]) -> str:

@@ -65,22 +65,38 @@ def test_the_mean_is_told_layer_by_layer():
         table = pl.DataFrame({"layer": [0, 1, 1], "contraction_spectral": [0.5, 1.0, 2.0]})
         return {"tables": {"spectrum": table}}
 
-    (found, _) = CLAIM.judge(rows_of(CLAIM, tell)).findings
+    (found, *_) = CLAIM.judge(rows_of(CLAIM, tell)).findings
     layers = "0.50 [0.50 to 0.50], 1.41 [1.41 to 1.41]"
-    assert found.part.beside == "a mean contraction by 5 % or more is excluded (p = 0.02)"
-    assert (
-        found.part.note == f"geometric means by layer {layers}; 33 % of heads contract; {found.part.beside}"
-    )
+    excluded, others = found.part.beside.split("; ")
+    assert excluded == "a mean contraction by 5 % or more is excluded (p = 0.02)"
+    assert others == ("median log ratio 0.00 [0.00 to 0.00], logarithm of the mean ratio 0.15 [0.15 to 0.15]")
+    assert found.part.note == f"geometric means by layer {layers}; 33 % of heads contract; {excluded}"
+
+
+def test_other_summaries_over_heads_are_judged_beside_the_mean():
+    def tell(arm, seed):
+        ratios = [0.8 + 0.001 * jitter(seed), 0.8, 3.0]
+        return {"tables": {"spectrum": pl.DataFrame({"layer": [0] * 3, "contraction_spectral": ratios})}}
+
+    parts = {one.part.quantity: one for one in CLAIM.judge(rows_of(CLAIM, tell)).findings}
+    names = ("mean log ratio", "median log ratio", "logarithm of the mean ratio")
+    judged = [parts[f"RoPE, {name} of spectral norms with and without rotation"] for name in names]
+    assert [one.headline for one in judged] == [True, False, False]
+    means = [one.evidence.interval.estimate for one in judged]
+    assert means == pytest.approx([log(0.8 * 0.8 * 3.0) / 3, log(0.8), log(4.6 / 3)], abs=1e-3)
+    assert [one.word for one in judged] == ["contradicted", "reproduced", "contradicted"]
 
 
 @pytest.mark.parametrize("ratio", [0.9, 0.957])
 def test_a_contraction_that_may_be_there_is_not_excluded(ratio):
-    assert CLAIM.judge(rows_of(CLAIM, say(ratio=ratio))).headline.part.beside == ""
+    assert "excluded" not in CLAIM.judge(rows_of(CLAIM, say(ratio=ratio))).headline.part.beside
 
 
 def test_a_seed_without_all_bases_has_no_correlation():
     partial = rows_of(CLAIM, lambda arm, seed: None if (arm, seed) == ("30", 14) else say()(arm, seed))
-    assert [finding.n_seeds for finding in CLAIM.judge(partial).findings] == [6, 5]
+    seeds = {one.part.quantity: one.n_seeds for one in CLAIM.judge(partial).findings}
+    assert seeds.pop("that log ratio against speed, over bases") == 5
+    assert set(seeds.values()) == {6}
 
 
 def test_rope_itself_is_the_run_of_claim_1():

@@ -5,6 +5,7 @@ from tests.study.made import jitter, rows_of
 
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.dropout import Dropout
+from spectrope.study.page.effects import effects
 from spectrope.study.plan import headline_of
 
 CLAIM = Dropout()
@@ -56,6 +57,19 @@ def test_deposits_are_counted_at_two_depths():
         for depth in ("first half", "first two thirds")
     ]
     assert shares == [0.0, 1.0]
+
+
+def test_claims_predict_nothing_of_what_they_show_for_comparison():
+    verdict = CLAIM.judge(rows_of(CLAIM, say({"rope/0": 40.0, "rope/0.1": 38.0}), seeds=18))
+    compared = [one for one in verdict.findings if one.part.for_comparison]
+    assert {one.part.quantity.partition(",")[0] for one in compared} == {"RoPE", "ALiBi"}
+    assert all(one.evidence and not one.p_values for one in compared)
+    table = effects([(CLAIM, verdict)]).filter(role="comparison")
+    assert len(table) == len(compared)
+    assert table["predicted"].unique().to_list() == [""]
+    assert table["p_contradicted"].null_count() == len(compared)
+    predicted = [one for one in verdict.findings if not (one.part.for_comparison or one.part.premise)]
+    assert {one.part.prediction.unit for one in predicted} == {"of runs lost"}
 
 
 def test_three_layers_locate_no_deposit():

@@ -31,6 +31,22 @@ def test_known_gaps(tell, outcome):
     assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
 
 
+@pytest.mark.parametrize(
+    ("known", "why"), [(0, "has no run that counts"), (2, "has 2 seeds, which cannot decide it")]
+)
+def test_a_premise_without_runs_is_not_said_to_be_judged(known, why):
+    class Shallow(RoPEWithAbsolute):
+        least_layers = 1  # Rows at `mini` have 3.
+
+    tell = say((40.0, 1.0, 1.0), (1.0, 40.0, 1.0))
+    first = Shallow().numbers((0,), "mini")[0]
+    rows = rows_of(
+        Shallow(), lambda arm, seed: None if arm == "alone" and seed >= first + known else tell(arm, seed)
+    )
+    verdict = Shallow().judge(rows)
+    assert verdict.reason == f"its premise {why}: RoPE alone, gap in layer 0"
+
+
 def test_the_sinusoid_is_added_to_the_input():
     arms = CLAIM.arms("controlled", "mini", 0)
     assert [part.kind for part in arms["both"].model.encoding.parts] == ["rope", "sinusoidal"]

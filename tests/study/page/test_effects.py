@@ -20,7 +20,7 @@ def test_each_part_has_its_role_interval_and_p_values():
     assert len(table) == len(verdict.findings)
     (headline,) = table.filter(role="headline").to_dicts()
     evidence = verdict.headline.evidence
-    assert headline["verdict"] == "contradicted"
+    assert headline["claim_verdict"] == "contradicted"
     assert headline["estimate"] == pytest.approx(20.0)
     assert headline["p_contradicted"] == pytest.approx(evidence.p_contradicted, rel=1e-9)
     assert headline["paper"] == pytest.approx(92.64 - 88.34)

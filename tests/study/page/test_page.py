@@ -29,7 +29,7 @@ from spectrope.study.page import write_replication
 from spectrope.study.page.cells import cell
 from spectrope.study.page.extras.confounds import waterfall, waterfalls
 from spectrope.study.page.headline import headline_cell, headline_note
-from spectrope.study.page.page import machines, seconds_each
+from spectrope.study.page.page import Ahead, machines
 from spectrope.study.page.sections import ClaimSection, families, left_open
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
@@ -251,8 +251,9 @@ def test_what_is_missing_costs_what_runs_of_its_kind_have_cost():
     slow = next(iter(rows_of(GrokMed(), lambda arm, seed: {}, seeds=1, condition="described")))
     rows.add(replace(slow, facts=slow.facts | {"seconds": 1e6}))
     planned = study(DistanceOrdering()).jobs()
-    assert seconds_each(planned, rows) == 30.0
-    assert seconds_each(planned, StudyRows()) is None
+    left = len(planned) - len(rows) + 1
+    assert Ahead.of(planned, rows) == Ahead(left, 30.0 * left)
+    assert Ahead.of(planned, StudyRows()) == Ahead(0, 0.0)
 
 
 def test_machines_are_counted():

@@ -1,6 +1,6 @@
 """Claim 1: which encoding learns Task 1 fastest, and which generalises."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from statistics import fmean
 
 from spectrope.study.arms import (
@@ -100,7 +100,7 @@ def _first(seen: Seen) -> Part:
         quantity="RoPE minus each other encoding, held-out accuracy",
         prediction=prediction,
         values=margins[near],
-        note=f"{rival}; {_accuracies(seen)}",
+        note=f"{rival}; {_accuracies(seen, seeds)}",
         beside=rival if margins[near] else "",
         saturated=any(saturated(seen, ("rope", rival)) for rival in RIVALS),
         limit=limit,
@@ -108,8 +108,10 @@ def _first(seen: Seen) -> Part:
     )
 
 
-def _accuracies(seen: Seen) -> str:
-    means = {name: fmean(values.values()) for name in NAMES if (values := seen.values(name, held_out))}
+def _accuracies(seen: Seen, seeds: Collection[int]) -> str:
+    """Means over some seeds; empty where there are none."""
+    scores = {name: seen.values(name, held_out) for name in NAMES if seeds}
+    means = {name: fmean(values[seed] for seed in seeds) for name, values in scores.items()}
     return ", ".join(f"{NAMES[name]} {mean:.2f} %" for name, mean in means.items())
 
 

@@ -10,6 +10,7 @@ from spectrope.study import page
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import tried_claims
 from spectrope.study.commands._common import Asked, Results, existing_rows, scope_of
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, Study
 from spectrope.study.verdict import ClaimVerdict
 
@@ -35,12 +36,12 @@ class ShowClaim:
         study = Asked(scale=self.scale).study(tried_claims(chosen, rows, self.scale))
         judged = list(zip((claim for claim, _ in study.cases()), study.verdicts(rows), strict=True))
         for claim in study.claims:
-            show(study, claim, [verdict for one, verdict in judged if one is claim], study.power(claim, rows))
+            show(study, claim, [verdict for one, verdict in judged if one is claim], rows)
         if self.json:
             print_json(page.effects(judged).to_dicts())
 
 
-def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -> None:
+def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], rows: StudyRows) -> None:
     """Print the card of a claim."""
     say(f"{claim.number}. {claim.title} ({claim.kind})")
     say(f"Statement: {claim.statement} ({claim.source}.)")
@@ -48,12 +49,13 @@ def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -
     say(f"Paper: {claim.paper}.")
     decides = next((one.headline.part.quantity for one in verdicts if one.headline), "none yet")
     say(f"Decided by: {decides}.")
-    say(f"Power: {power}")
+    say(f"Power: {study.power(claim, rows)}")
     lines = [(one.condition, one.word, _effect_of(one), one.reason) for one in verdicts]
     columns = ("condition", "verdict", "effect", "why")
     table(scope_of(study.scale), columns, lines)
     for one in verdicts:  # Where nothing is decided, the table says why.
-        if one.word != "not testable here" and (note := page.headline_note(one)):
+        note = page.headline_note(one, page.one_fewer(study, claim, one, rows))
+        if one.word != "not testable here" and note:
             say(f"Beside the effect, {one.condition}: {note}.")
 
 

@@ -6,6 +6,7 @@ __all__ = [
     "effect",
     "effects",
     "headline_note",
+    "one_fewer",
     "paper_drawing",
     "publish",
     "write_replication",
@@ -13,7 +14,7 @@ __all__ = [
 
 from .cells import effect
 from .effects import effects
-from .headline import headline_note
+from .headline import headline_note, one_fewer
 from .page import write_replication
 from .paper.page import paper_drawing
 from .pictures import ClaimFigure, claim_figures

@@ -7,7 +7,7 @@ from spectrope.study.arms import TASKS
 from spectrope.study.pilots import Pilots, piloted
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import spent_seconds
+from spectrope.study.schedule import core_seconds, spent_seconds, wall_seconds
 from spectrope.study.study import RESULTS
 
 
@@ -20,6 +20,7 @@ class CoreHours:
         conditions: Under which it trains.
         hours: All of them.
         spent: Those that are spent, pilots included.
+        by_wall: The same as wall time times threads, in which waiting for a core counts.
         lacks_pilots: Whether its pilots have no rows here, and are not counted.
     """
 
@@ -27,6 +28,7 @@ class CoreHours:
     conditions: Sequence[str]
     hours: float
     spent: float
+    by_wall: float
     lacks_pilots: bool
 
 
@@ -34,13 +36,14 @@ def budget(scale: str, rows: StudyRows) -> list[CoreHours]:
     """The sections of the plan of a scale; none where the plan does not cover it."""
     place = RESULTS if rows.source is None else rows.source.parent
     pilots = StudyRows.load(Pilots(scale).file(place)) if scale in piloted() else StudyRows()
-    spent = spent_seconds(rows, pilots, scale)
+    spent, by_wall = (spent_seconds(rows, pilots, scale, of) for of in (core_seconds, wall_seconds))
     return [
         CoreHours(
             section=name,
             conditions=one["conditions"],
             hours=float(one["core_hours"]),
             spent=spent.get(name, 0.0) / 3600,
+            by_wall=by_wall.get(name, 0.0) / 3600,
             lacks_pilots="pilots" in one and not len(pilots),
         )
         for name, one in plan().items()

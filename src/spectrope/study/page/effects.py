@@ -9,12 +9,10 @@ from spectrope.study.claim import Claim
 from spectrope.study.verdict import ClaimVerdict, PartResult
 
 DIGITS = 10  # Significant ones; processors differ in the last of 16.
+KEYS = {"claim": pl.Int64, "kind": pl.String, "scale": pl.String, "condition": pl.String}
 SCHEMA = {
-    "claim": pl.Int64,
-    "kind": pl.String,
-    "scale": pl.String,
-    "condition": pl.String,
-    "verdict": pl.String,
+    **KEYS,
+    "claim_verdict": pl.String,
     "left_open": pl.Boolean,
     "part": pl.String,
     "role": pl.String,
@@ -41,15 +39,17 @@ def effects(
 ) -> pl.DataFrame:
     """A row per claim, condition and part, in the order of the page.
 
-    `role` is "headline" for the part that decides the claim, "premise" for one without which the claim is not
-    testable, else "appendix". `left_open` says that Holm's correction over the page leaves the verdict open
-    (its dagger), and is null without `open_words`; `training_unfinished` says which arms had not finished
-    training (its double dagger). `limit` is "at least" or "at most" where an arm errs too seldom for its odds
-    to be measured, and "not measured" where both do. Estimates and p-values are null there, and with fewer
-    than two seeds; p-values also where all seeds tie exactly, or where `untestable` says why the part decides
-    nothing. p-values are one-sided. Where `chosen_from` exceeds 1, the estimate is that of the quantity which
-    came out largest, or nearest, of so many, and the p-values allow for that choice; they are not corrected
-    for the number of parts. Numbers have ten significant digits.
+    `claim_verdict` is the word of the claim under that condition, whatever its part; `left_open` says that
+    Holm's correction over the page leaves it open (its dagger), and is null without `open_words`. `role` is
+    "headline" for the part that decides the claim, "premise" for one without which the claim is not
+    testable, "comparison" for one of which nothing is predicted, which has no p-values, else "appendix".
+    `training_unfinished` says which arms had not finished training (its double dagger). `limit` is "at
+    least" or "at most" where an arm errs too seldom for its odds to be measured, and "not measured" where
+    both do. Estimates and p-values are null there, and with fewer than two seeds; p-values also where all
+    seeds tie exactly, or where `untestable` says why the part decides nothing. p-values are one-sided. Where
+    `chosen_from` exceeds 1, the estimate is that of the quantity which came out largest, or nearest, of so
+    many, and the p-values allow for that choice; they are not corrected for the number of parts. Numbers
+    have ten significant digits.
 
     Args:
         judged: Claims with their verdicts.
@@ -61,7 +61,7 @@ def effects(
             "kind": claim.kind,
             "scale": verdict.scale,
             "condition": verdict.condition,
-            "verdict": verdict.word,
+            "claim_verdict": verdict.word,
             "left_open": None if open_words is None else (verdict.claim, verdict.condition) in open_words,
             **_part(finding),
         }
@@ -71,6 +71,14 @@ def effects(
     return pl.DataFrame(rows, schema=SCHEMA).with_columns(cs.float().round_sig_figs(DIGITS))
 
 
+def _role(finding: PartResult) -> str:
+    if finding.part.premise:
+        return "premise"
+    if finding.part.for_comparison:
+        return "comparison"
+    return "headline" if finding.headline else "appendix"
+
+
 def _part(finding: PartResult) -> dict[str, str | float | int | None]:
     part = finding.part
     evidence = None if part.limit == "not measured" else finding.evidence
@@ -78,8 +86,8 @@ def _part(finding: PartResult) -> dict[str, str | float | int | None]:
     p_values = {} if evidence is None or part.untestable else finding.p_values
     return {
         "part": part.quantity,
-        "role": "premise" if part.premise else "headline" if finding.headline else "appendix",
-        "predicted": part.prediction.words(),
+        "role": _role(finding),
+        "predicted": "" if part.for_comparison else part.prediction.words(),
         "chosen_from": part.prediction.candidates,
         "unit": part.prediction.unit,
         "paper": part.paper,

@@ -89,7 +89,9 @@ def _marks(findings: Sequence[PartResult], word: Word) -> dict[str, list[dict[st
         "at most": [(part, interval.low) for part, interval in bounded if part.limit == "at most"],
     }
     points = open_ends | {
-        "edges": [(f.part, edge) for f in findings for edge in f.part.prediction.edges],
+        "edges": [
+            (f.part, edge) for f in findings if not f.part.for_comparison for edge in f.part.prediction.edges
+        ],
         "seeds": [(f.part, value) for f in findings for value in f.part.values.values()],
         "papers": [(f.part, f.part.paper) for f in findings if f.part.paper is not None],
     }

@@ -1,10 +1,14 @@
 """The table of headlines: a line per claim with the words of its verdicts, and notes below it."""
 
+from collections import Counter
 from collections.abc import Container, Sequence
 
+from spectrope.study.claim import Claim
 from spectrope.study.page.cells import effect
 from spectrope.study.page.sections import ClaimSection
-from spectrope.study.verdict import ClaimVerdict, Part
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import Study
+from spectrope.study.verdict import ClaimVerdict, Part, PartResult
 
 
 def headline_table(
@@ -43,23 +47,47 @@ def headline_notes(sections: Sequence[ClaimSection]) -> list[str]:
     for section in sections:
         told: dict[str, list[str]] = {}  # Conditions of which the same is to be told.
         for verdict in section.verdicts:
-            told.setdefault(headline_note(verdict), []).append(f"`{verdict.condition}`")
+            note = headline_note(verdict, section.one_fewer.get(verdict.condition, ""))
+            told.setdefault(note, []).append(f"`{verdict.condition}`")
         notes = " ".join(f"{' and '.join(names)}: {note}." for note, names in told.items() if note)
         if notes:
             lines.append(f"{section.claim.number}. [{section.claim.title}](#{section.claim.kind}). {notes}")
     return lines
 
 
-def headline_note(verdict: ClaimVerdict) -> str:
-    """Why a verdict decides nothing; else what is to be known beside its effect; empty if nothing is."""
+def one_fewer(study: Study, claim: Claim, verdict: ClaimVerdict, rows: StudyRows) -> str:
+    """How often a verdict is another one without one of its seeds; empty if never, and if none is decided."""
+    if verdict.word in ("undecided", "not testable here"):
+        return ""
+    words = study.words_without_one(claim, verdict, rows).values()
+    others = Counter(word for word in words if word != verdict.word)
+    told = " and ".join(f"{word} in {n}" for word, n in others.items())
+    return f"with one seed fewer, {told} of {len(words)} cases" if told else ""
+
+
+def headline_note(verdict: ClaimVerdict, one_fewer: str = "") -> str:
+    """Why a verdict decides nothing; else what is to be known beside its effect; empty if nothing is.
+
+    Args:
+        verdict: It.
+        one_fewer: What becomes of it without one of its seeds, where that is another word.
+    """
     finding = verdict.headline
     if verdict.word == "not testable here":
-        exploratory = f" (exploratory: {effect(finding)})" if finding and finding.evidence else ""
-        return f"not testable here: {verdict.reason.partition(';')[0]}{exploratory}"
+        reason = verdict.reason.partition(";")[0]
+        return f"not testable here: {reason}{_exploratory(finding, reason)}"
     assert finding is not None
     unfinished = f"correct answers on training examples: {finding.part.untrained}"
-    notes = (unfinished * bool(finding.part.untrained), finding.part.beside, _against(verdict))
+    notes = (unfinished * bool(finding.part.untrained), finding.part.beside, one_fewer, _against(verdict))
     return "; ".join(note for note in notes if note)
+
+
+def _exploratory(finding: PartResult | None, reason: str) -> str:
+    """The effect of the part that would decide, by its name where the reason does not have it."""
+    if finding is None or not finding.evidence:
+        return ""
+    name = "" if finding.part.quantity in reason else f", {finding.part.quantity}"
+    return f" (exploratory{name}: {effect(finding)})"
 
 
 def _predicted(part: Part) -> str:
@@ -67,7 +95,8 @@ def _predicted(part: Part) -> str:
 
 
 def _against(verdict: ClaimVerdict) -> str:
-    """How many of the other parts are contradicted, where a claim is not."""
-    others = [f for f in verdict.findings if not (f.headline or f.part.premise) and f.enough]
+    """How many of the claim's other predictions are contradicted; empty if none is."""
+    told = [f for f in verdict.findings if not (f.headline or f.part.premise or f.part.for_comparison)]
+    others = [finding for finding in told if finding.enough]
     n = sum(finding.word == "contradicted" for finding in others)
-    return f"{n} of {len(others)} other part{'s' * (len(others) != 1)} contradicted" if n else ""
+    return f"{n} of {len(others)} other prediction{'s' * (len(others) != 1)} contradicted" if n else ""

@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 from pathlib import Path
@@ -15,7 +15,7 @@ from spectrope.figures import templates_of, write_page
 from spectrope.lab import SCALES, Job, experiment
 from spectrope.stats import MIN_SEEDS
 from spectrope.store import disk_errors
-from spectrope.study.arms import FITTED
+from spectrope.study.arms import FEW, FITTED
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
 from spectrope.study.page.accuracies import COLUMNS, accuracies, seeds_of
@@ -23,9 +23,9 @@ from spectrope.study.page.cells import effect, measured
 from spectrope.study.page.control import ALIKE, NEAR, positive_control
 from spectrope.study.page.core_hours import budget, edges
 from spectrope.study.page.deposits import deposit_factors
-from spectrope.study.page.effects import effects
+from spectrope.study.page.effects import KEYS, effects
 from spectrope.study.page.findings import findings
-from spectrope.study.page.headline import headline_notes, headline_table
+from spectrope.study.page.headline import headline_notes, headline_table, one_fewer
 from spectrope.study.page.pictures import figures_of
 from spectrope.study.page.sections import ClaimSection, Picture, Planned, families, left_open
 from spectrope.study.plan import deviations, is_named
@@ -78,6 +78,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         preplanned=[claim for claim in study.claims if claim.plan_page],
         minimum=MIN_SEEDS,
         fitted=FITTED,
+        few=FEW,
         words=WORDS,
         findings=findings(study, rows),
         accuracies=accuracies(study, rows),
@@ -95,7 +96,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         machines=machines(rows),
         seconds=sum(map(core_seconds, rows)),
         missing=Planned.of(planned, rows),
-        each=seconds_each(planned, rows),
+        ahead=Ahead.of(planned, rows),
         untuned=untuned(study, rows),
         shallow=shallow_layers(study),
         theirs=headline_table(theirs, study.conditions, open_words),
@@ -116,11 +117,11 @@ def _require_own(table: Path) -> None:
     """Refuse to replace a table that is none of a page.
 
     Raises:
-        StoreError: If a file of that name has other columns.
+        StoreError: If a file of that name begins with other columns.
     """
     if table.exists():
         with table.open(encoding="utf-8", errors="replace") as file:
-            if file.readline().strip() != ",".join(effects([], ()).columns):
+            if not file.readline().startswith(",".join(KEYS)):
                 raise StoreError(f"{table} would be replaced by the page's table; choose another --out.")
 
 
@@ -173,11 +174,27 @@ def _why_not(section: ClaimSection) -> str:
     return first.reason.removeprefix(f"not planned at {first.scale}: ")
 
 
-def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:
-    """Mean training time on one core of the runs of the kinds that lack rows; None if there are none yet."""
-    kinds = {type(job.experiment) for job in jobs if rows.get(job.experiment) is None}
-    spent = [core_seconds(row) for row in rows if type(row.experiment) in kinds]
-    return fmean(spent) if spent else None
+@dataclass(frozen=True)
+class Ahead:
+    """What the planned runs without a row will take, as far as rows of their kind tell.
+
+    Args:
+        runs: Those of a kind that has rows.
+        seconds: All of their training on one core, by the mean of the rows of each kind.
+    """
+
+    runs: int
+    seconds: float
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], rows: StudyRows) -> "Ahead":
+        """Look up each job."""
+        spent: dict[type, list[float]] = {}
+        for row in rows:
+            spent.setdefault(type(row.experiment), []).append(core_seconds(row))
+        kinds = [type(job.experiment) for job in jobs if rows.get(job.experiment) is None]
+        means = [fmean(spent[kind]) for kind in kinds if kind in spent]
+        return cls(len(means), sum(means, 0.0))
 
 
 def untuned(study: Study, rows: StudyRows) -> list[int]:
@@ -215,7 +232,8 @@ def _section(
     jobs: Mapping[tuple[Claim, str], Sequence[Job]],
 ) -> ClaimSection:
     planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
-    return ClaimSection(claim, list(verdicts), [], planned, study.power(claim, rows))
+    fewer = {verdict.condition: one_fewer(study, claim, verdict, rows) for verdict in verdicts}
+    return ClaimSection(claim, list(verdicts), [], planned, study.power(claim, rows), fewer)
 
 
 def _illustrated(study: Study, rows: StudyRows, section: ClaimSection, page: Path) -> ClaimSection:

@@ -1,7 +1,7 @@
 """Sections of the page: a claim with its verdicts, pictures and plan."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class ClaimSection:
         pictures: Its charts.
         planned: Its plan by condition.
         power: What the planned seeds can show.
+        one_fewer: What becomes of the verdict without one of its seeds, by condition, where that is another
+            word.
     """
 
     claim: Claim
@@ -67,6 +69,7 @@ class ClaimSection:
     pictures: list[Picture]
     planned: dict[str, Planned]
     power: str
+    one_fewer: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_planned(self) -> bool:
@@ -89,7 +92,8 @@ class ClaimSection:
             for verdict in self.verdicts
         ]
         first = next(finding for _, finding in found if finding is not None).part
-        predicted = first.prediction.words() + (" (premise)" if first.premise else "")
+        predicted = "for comparison" if first.for_comparison else first.prediction.words()
+        predicted += " (premise)" * first.premise
         paper = "" if first.paper is None else f"{first.paper:.1f}"
         return [predicted, paper, *("" if one is None else cell(one, verdict.word) for verdict, one in found)]
 

@@ -8,7 +8,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import HEAD_WIDTHS
-from spectrope.checkpoints.audit.architectures import READS_ROTARY_DIM, SCALES_FULL_ALONE, TURNS_LAST
+from spectrope.checkpoints.audit.architectures import (
+    READS_ROTARY_DIM,
+    SCALES_FULL_ALONE,
+    TURNS_LAST,
+    declared_pairing,
+    declared_sense,
+)
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.core import ConfigError
@@ -17,202 +23,12 @@ from spectrope.encodings import (
     Linear,
     Llama3,
     LongRoPE,
-    Pairing,
     Proportional,
     YaRN,
     geometric,
     ntk_slowdown,
 )
 
-# Architectures whose weights lay out rotary pairs side by side; no configuration says so.
-ADJACENT = frozenset(
-    [
-        "axk1",
-        "axk2",
-        "bailing_hybrid",
-        "blt",
-        "blt_global_transformer",
-        "blt_local_decoder",
-        "blt_local_encoder",
-        "blt_patcher",
-        "codegen",
-        "cohere",
-        "cohere2",
-        "cohere2_moe",
-        "deepseek_v2",
-        "deepseek_v3",
-        "deepseek_v32",
-        "deepseek_v4",
-        "dots3_note_text",
-        "ernie4_5",
-        "ernie4_5_moe",
-        "ernie4_5_vl_moe_text",
-        "glm",
-        "glm4",
-        "glm4_moe_lite",
-        "glm4v_text",
-        "glm_moe_dsa",
-        "glm_ocr_text",
-        "gptj",
-        "helium",
-        "llama4_text",
-        "longcat_flash",
-        "mistral_large4_text",
-        "moonshine",
-        "moonshine_streaming",
-        "openai_privacy_filter",
-        "pe_audio_encoder",
-        "roformer",
-        "youtu",
-    ]
-)
-# Architectures whose weights lay out a pair's coordinates half a head apart.
-HALVES = frozenset(
-    [
-        "afmoe",
-        "apertus",
-        "arcee",
-        "aria_text",
-        "bamba",
-        "beam",
-        "bitnet",
-        "chameleon",
-        "clvp_decoder",
-        "clvp_encoder",
-        "cohere_compass_text",
-        "cosmos3_edge_text",
-        "csm",
-        "csm_depth_decoder_model",
-        "cwm",
-        "dbrx",
-        "deepseek_ocr2_text",
-        "dia_decoder",
-        "dia_encoder",
-        "diffllama",
-        "diffusion_gemma_text",
-        "doge",
-        "dots1",
-        "embedding_gemma2_text",
-        "emu3_text_model",
-        "esm",
-        "esmc",
-        "eurobert",
-        "evolla",
-        "exaone4",
-        "exaone_moe",
-        "falcon",
-        "falcon_h1",
-        "flex_olmo",
-        "flint",
-        "gemma",
-        "gemma2",
-        "gemma3_text",
-        "gemma3n_text",
-        "gemma4_text",
-        "gemma4_unified_text",
-        "glm4_moe",
-        "glm4v_moe_text",
-        "glm_image_text",
-        "glmasr_encoder",
-        "gpt_neox",
-        "gpt_neox_japanese",
-        "gpt_oss",
-        "granite",
-        "granite4_vision_text",
-        "granite_docling_text",
-        "granite_swa",
-        "granitemoe",
-        "granitemoe_swa",
-        "granitemoehybrid",
-        "granitemoeshared",
-        "gte",
-        "higgs_audio_v2",
-        "hrm_text",
-        "hunyuan_v1_dense",
-        "hunyuan_v1_moe",
-        "hunyuan_vl_text",
-        "hy_v3",
-        "hy_v4",
-        "hyperclovax",
-        "idefics",
-        "internlm3",
-        "iquestcoder",
-        "jais2",
-        "jetmoe",
-        "jina_embeddings_v3",
-        "kolibri1",
-        "kyutai_speech_to_text",
-        "laguna",
-        "lfm2",
-        "lfm2_moe",
-        "lfm3",
-        "llama",
-        "mellum",
-        "mimo_v2_flash",
-        "minicpm3",
-        "minimax",
-        "minimax_m2",
-        "minimax_m3_vl_text",
-        "ministral",
-        "ministral3",
-        "mistral",
-        "mixtral",
-        "mllama_text_model",
-        "modernbert",
-        "modernbert-decoder",
-        "molmo2_text",
-        "moshi",
-        "muse_glimmer_text",
-        "muse_spark_text",
-        "nanochat",
-        "nemotron",
-        "neomme",
-        "nomic_bert",
-        "olmo",
-        "olmo2",
-        "olmo3",
-        "olmo_hybrid",
-        "olmoe",
-        "paddleocr_vl_text",
-        "persimmon",
-        "phi",
-        "phi3",
-        "phimoe",
-        "qwen2",
-        "qwen2_5_omni_text",
-        "qwen2_5_vl_text",
-        "qwen2_moe",
-        "qwen2_vl_text",
-        "qwen3",
-        "qwen3_5_moe_text",
-        "qwen3_5_text",
-        "qwen3_moe",
-        "qwen3_next",
-        "qwen3_omni_moe_text",
-        "qwen3_vl_moe_text",
-        "qwen3_vl_text",
-        "qwen4_exp_text",
-        "recurrent_gemma",
-        "seed_oss",
-        "smollm3",
-        "solar_open",
-        "stablelm",
-        "starcoder2",
-        "step3p5",
-        "t5_gemma_module",
-        "t5gemma2_decoder",
-        "t5gemma2_encoder",
-        "t5gemma2_text",
-        "ultrabert",
-        "unlimited_ocr_text",
-        "vaultgemma",
-        "voxtral_realtime_encoder",
-        "voxtral_realtime_text",
-        "zamba2",
-        "zaya",
-    ]
-)
-BACKWARDS = frozenset({"nanochat"})
 _NUMBERS = ("factor", "low_freq_factor", "high_freq_factor", "attention_factor", "beta_fast", "beta_slow")
 BASES = ("rope_theta", "rotary_emb_base", "global_rope_theta")
 LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")  # Of sliding layers.
@@ -322,7 +138,7 @@ def declared_turning(fields: Declaration, parameters: dict[str, Any], length: in
         gain=gain**2,
         pairing=declared_pairing(fields),
         base=_base(parameters),
-        sense=_sense(fields),
+        sense=declared_sense(fields),
         position=0,
     )
 
@@ -333,23 +149,6 @@ def _base(parameters: dict[str, Any]) -> float:
         return float(base)
     except (TypeError, ValueError):
         raise ConfigError(f"rope_theta must be a number; got {base!r}.") from None
-
-
-def declared_pairing(fields: Declaration) -> Pairing | None:
-    """How the architecture lays out pairs, or None where it is not known."""
-    if fields.get("rope_interleave") is not None:
-        return "adjacent" if fields.get("rope_interleave") else "halves"
-    family = fields.get("model_type")
-    if family in ADJACENT:
-        return "adjacent"
-    return "halves" if family in HALVES else None
-
-
-def _sense(fields: Declaration) -> int | None:
-    """Which way the architecture turns, or None where it is not known."""
-    if fields.get("model_type") in BACKWARDS:
-        return -1
-    return None if declared_pairing(fields) is None else 1
 
 
 def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, int, int]:

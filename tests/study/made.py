@@ -111,7 +111,8 @@ def jitter(seed: int) -> float:
 def together(verdict: ClaimVerdict) -> str:
     """What the parts of a claim say together, whichever decides it: the worst of them."""
     premises = [one.word for one in verdict.findings if one.part.premise]
-    words = {one.word for one in verdict.findings if not one.part.premise}
+    tested = (one for one in verdict.findings if not (one.part.premise or one.part.for_comparison))
+    words = {one.word for one in tested}
     if set(premises) - {"reproduced"} or not words:
         return "undecided"
     if verdict.headline and verdict.headline.word == "saturated":

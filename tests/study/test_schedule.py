@@ -18,6 +18,7 @@ from spectrope.study.schedule import (
     schedule,
     scheduled,
     spent_seconds,
+    unclocked_seconds,
     wall_seconds,
 )
 from spectrope.study.study import Study
@@ -102,6 +103,7 @@ def test_waiting_for_a_core_is_not_counted():
     waited = row(ROPE, seconds=9000.0, cpu_seconds=550.0, machine={"threads": 1})
     assert spent_seconds([waited], [], "mid") == {"mid": 550.0}
     assert spent_seconds([waited], [], "mid", wall_seconds) == {"mid": 9000.0}
+    assert spent_seconds([waited, row(NOPE, seconds=100.0)], [], "mid", unclocked_seconds) == {"mid": 100.0}
 
 
 def test_on_a_gpu_the_processor_waits_and_wall_time_counts():

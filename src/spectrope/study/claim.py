@@ -11,7 +11,7 @@ from spectrope.stats import MIN_SEEDS
 from spectrope.study.conditions import THROWN
 from spectrope.study.plan import headline_of, planned_scales
 from spectrope.study.power import power_of
-from spectrope.study.predictions import AtLeast
+from spectrope.study.predictions import AtLeast, OfMean
 from spectrope.study.quantities import ABLATION, Seen, own_ablation
 from spectrope.study.rows import StudyRows
 from spectrope.study.verdict import ClaimVerdict, Part, PartResult, Word, decide
@@ -152,25 +152,27 @@ class Claim(Registered, ABC):
         self, rows: StudyRows, verdict: ClaimVerdict, seeds: Sequence[int]
     ) -> dict[int, Word]:
         """The word that the deciding part would have without each of its seeds, whatever number of seeds a
-        verdict takes; none where it is the largest of several candidates, which one seed fewer cannot rank.
+        verdict takes; premises are left as they are.
+
+        None where one seed fewer could not give the word, whatever it shows: by exact tests, for values that
+        all agree, whose p-values depend on the number of seeds alone, and for the largest of several
+        candidates, which cannot be ranked by fewer.
 
         Args:
             rows: All rows that there are.
             verdict: Of all its seeds.
             seeds: Those that were planned, counted as in `plan`.
         """
-        headline = verdict.headline
-        if headline is None:
-            return {}
-        chosen = headline.part.prediction
-        if isinstance(chosen, AtLeast) and chosen.tried > 1:
+        decided = verdict.headline
+        if decided is None or not _can_spare_a_seed(decided.part):
             return {}
         words: dict[int, Word] = {}
         of_seed = dict(zip(self.numbers(seeds, verdict.scale), seeds, strict=True))
-        for number in headline.part.values:
+        for number in decided.part.values:
             rest = [seed for seed in seeds if seed != of_seed[number]]
-            parts = list(self.parts(self.see(rows, verdict.condition, verdict.scale, rest)))
-            words[number] = PartResult.of(self._deciding(parts)[-1], minimum=0).word
+            parts = self.parts(self.see(rows, verdict.condition, verdict.scale, rest))
+            again = next(part for part in parts if part.quantity == decided.part.quantity)
+            words[number] = PartResult.of(again, minimum=0).word
         return words
 
     @property
@@ -206,6 +208,12 @@ class Claim(Registered, ABC):
     def foreseen(self, seen: Seen) -> list[Part]:
         """The parts for which power is reported: all, unless rows decide which there are."""
         return list(self.parts(seen))
+
+
+def _can_spare_a_seed(part: Part) -> bool:
+    """Whether a part is decided by how its values spread, and not by their number alone."""
+    chosen = isinstance(part.prediction, AtLeast) and part.prediction.tried > 1
+    return isinstance(part.prediction, OfMean) and not chosen and len(set(part.values.values())) > 1
 
 
 def chosen_claims(names: Sequence[str]) -> list[Claim]:

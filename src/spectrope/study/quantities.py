@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, log
 
@@ -271,6 +271,10 @@ class Seen:
             seed for seed, group in arms.items() if any((name, seed) not in kept for name in group)
         )
         return cls(names, kept, (*lost, *left_out), waiting=waiting)
+
+    def on(self, seeds: Collection[int]) -> "Seen":
+        """The rows of some seeds alone."""
+        return replace(self, rows={key: row for key, row in self.rows.items() if key[1] in seeds})
 
     @property
     def precision(self) -> str | None:

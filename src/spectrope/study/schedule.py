@@ -118,6 +118,11 @@ def core_seconds(row: StudyRow) -> float:
     return used
 
 
+def unclocked_seconds(row: StudyRow) -> float:
+    """Wall time times threads of a run whose processor time was not recorded; 0 of any other."""
+    return 0.0 if row.facts.get("cpu_seconds") is not None else wall_seconds(row)
+
+
 def wall_seconds(row: StudyRow) -> float:
     """Wall time of the training of a run, times its threads; 0 where it was not recorded."""
     threads = (row.facts["machine"] or {}).get("threads")

@@ -202,7 +202,7 @@ class Study:
         return claim.see(rows, condition, self.scale, self.seeds_of(claim, condition))
 
     def words_without_one(self, claim: Claim, verdict: ClaimVerdict, rows: StudyRows) -> dict[int, Word]:
-        """The word that a verdict would have without each of its seeds."""
+        """The word that a verdict would have without each of its seeds (see `Claim.words_without_one`)."""
         return claim.words_without_one(rows, verdict, self.seeds_of(claim, verdict.condition))
 
     def power(self, claim: Claim, rows: StudyRows) -> str:

@@ -226,7 +226,7 @@ def _whole(
     if not (deciding.enough or deciding.part.untestable):
         return refused, _too_few(deciding, minimum, waiting)
     if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):
-        return refused, f"its premise {_told(bad)}: {bad.part.quantity}"
+        return refused, f"its premise {_told(bad, minimum)}: {bad.part.quantity}"
     if deciding.part.untestable:
         return refused, deciding.part.untestable
     return deciding.word, _meaning(deciding)
@@ -242,11 +242,12 @@ def _meaning(finding: PartResult) -> str:
     return sides.get(finding.word, WORDS[finding.word]) if is_bound else WORDS[finding.word]
 
 
-def _told(premise: PartResult) -> str:
+def _told(premise: PartResult, minimum: int) -> str:
     if premise.n_seeds == 0:
         return "has no run that counts"
     if not premise.enough:
-        return f"has {premise.n_seeds} seed{'s' * (premise.n_seeds != 1)}, which cannot decide it"
+        lacks = premise.n_seeds < minimum
+        return f"has {premise.n_seeds} of at least {minimum} seeds" if lacks else "waits for planned runs"
     return "fails" if premise.word == "contradicted" else "is not shown to hold"
 
 

@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM
 from transformers.models.esm import modeling_esm
 
 from spectrope.checkpoints.adapters import open_model
-from spectrope.checkpoints.audit import architectures, audit
+from spectrope.checkpoints.audit import audit, pair_layouts
 from spectrope.checkpoints.audit.declaration import (
     declared_layer,
     declared_mask,
@@ -195,7 +195,8 @@ def test_a_half_migrated_file_is_read_as_the_library_reads_it(fields, tmp_path):
 
 def test_of_bases_per_layer_those_that_the_class_reads_hold():
     library = {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 5e5}}}
-    assert turning(file={"rope_theta": [5e5, 5e5]}, **library).base == 5e5
+    file = {"rope_theta": [5e5, 5e5], "partial_rotary_factors": [1.0, 1.0]}
+    assert turning(file=file, **library).base == 5e5
 
 
 def test_the_base_of_gpt_neox_stands_beside_new_parameters(tmp_path):
@@ -237,5 +238,5 @@ def test_a_rotation_the_other_way_is_found_in_esm(monkeypatch):
 def test_a_layout_that_is_not_known_is_said_to_be_unchecked(monkeypatch):
     model = llama()
     assert LAYOUT not in closing(audit(model, length=32, serving_modes=False, reach=False, watch=unwatched))
-    monkeypatch.setattr(architectures, "HALVES", frozenset())
+    monkeypatch.setattr(pair_layouts, "HALVES", frozenset())
     assert LAYOUT in closing(audit(model, length=32, serving_modes=False, reach=False, watch=unwatched))

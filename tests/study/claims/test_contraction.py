@@ -69,22 +69,22 @@ def test_the_mean_is_told_layer_by_layer():
     layers = "0.50 [0.50 to 0.50], 1.41 [1.41 to 1.41]"
     excluded, others = found.part.beside.split("; ")
     assert excluded == "a mean contraction by 5 % or more is excluded (p = 0.02)"
-    assert others == ("median log ratio 0.00 [0.00 to 0.00], logarithm of the mean ratio 0.15 [0.15 to 0.15]")
+    assert others == ("median log ratio 0 [0 to 0], logarithm of the mean ratio 0.15 [0.15 to 0.15]")
     assert found.part.note == f"geometric means by layer {layers}; 33 % of heads contract; {excluded}"
 
 
-def test_other_summaries_over_heads_are_judged_beside_the_mean():
+def test_other_summaries_over_heads_are_shown_beside_the_mean():
     def tell(arm, seed):
         ratios = [0.8 + 0.001 * jitter(seed), 0.8, 3.0]
         return {"tables": {"spectrum": pl.DataFrame({"layer": [0] * 3, "contraction_spectral": ratios})}}
 
     parts = {one.part.quantity: one for one in CLAIM.judge(rows_of(CLAIM, tell)).findings}
     names = ("mean log ratio", "median log ratio", "logarithm of the mean ratio")
-    judged = [parts[f"RoPE, {name} of spectral norms with and without rotation"] for name in names]
-    assert [one.headline for one in judged] == [True, False, False]
-    means = [one.evidence.interval.estimate for one in judged]
+    shown = [parts[f"RoPE, {name} of spectral norms with and without rotation"] for name in names]
+    assert [one.headline for one in shown] == [True, False, False]
+    means = [one.evidence.interval.estimate for one in shown]
     assert means == pytest.approx([log(0.8 * 0.8 * 3.0) / 3, log(0.8), log(4.6 / 3)], abs=1e-3)
-    assert [one.word for one in judged] == ["contradicted", "reproduced", "contradicted"]
+    assert [one.part.for_comparison for one in shown] == [False, True, True]
 
 
 @pytest.mark.parametrize("ratio", [0.9, 0.957])

@@ -1,10 +1,12 @@
 """What is told of a verdict beside its word."""
 
+import pytest
 from tests.study.made import rows_of
 
 from spectrope.study.claims.latent_attention import LatentAttention
+from spectrope.study.claims.rope_with_absolute import RoPEWithAbsolute
 from spectrope.study.claims.single_head import SingleHead
-from spectrope.study.page.headline import headline_note, one_fewer
+from spectrope.study.page.headline import headline_note, without_one_seed
 from spectrope.study.study import Study
 
 
@@ -20,18 +22,45 @@ def behind(*points):
     return lambda arm, seed: {"test": 90.0 - points[seed - 6] * (arm == "distance/mla")}
 
 
-def test_a_verdict_that_hangs_on_one_seed_is_told():
-    study, verdict, rows = judged(LatentAttention(), behind(11.0, 13.0, 12.0, 14.0, 12.0, 10.0))
-    told = one_fewer(study, LatentAttention(), verdict, rows)
-    assert (verdict.word, told) == ("contradicted", "with one seed fewer, undecided in 1 of 6 cases")
-    assert headline_note(verdict, told).startswith(told)
+@pytest.mark.parametrize(
+    ("points", "word", "told"),
+    [
+        ((11.0, 13.0, 12.0, 14.0, 12.0, 10.0), "contradicted", "undecided in 1"),
+        ((11.0, 13.0, 12.0, 14.0, 12.0, 3.0), "undecided", "contradicted in 1"),
+    ],
+)
+def test_a_verdict_that_hangs_on_one_seed_is_told(points, word, told):
+    study, verdict, rows = judged(LatentAttention(), behind(*points))
+    note = without_one_seed(study, LatentAttention(), verdict, rows)
+    assert (verdict.word, note) == (word, f"without one of its seeds: {told} of 6 cases")
+    assert headline_note(verdict, note).startswith(note)
 
 
-def test_nothing_is_told_of_a_verdict_that_each_seed_can_spare_or_that_decides_nothing():
-    for points, word in (((20.0, 21.0) * 3, "contradicted"), ((5.0, 15.0) * 3, "undecided")):
-        study, verdict, rows = judged(LatentAttention(), behind(*points))
-        assert verdict.word == word
-        assert one_fewer(study, LatentAttention(), verdict, rows) == ""
+@pytest.mark.parametrize("points", [(20.0, 21.0) * 3, (20.0,) * 6])
+def test_nothing_is_told_of_a_verdict_that_can_spare_each_seed_or_that_fewer_could_not_give(points):
+    study, verdict, rows = judged(LatentAttention(), behind(*points))
+    assert verdict.word == "contradicted"
+    assert without_one_seed(study, LatentAttention(), verdict, rows) == ""
+
+
+def test_nothing_is_told_of_an_exact_test():
+    class Shallow(SingleHead):
+        least_layers = 1  # Rows at `mini` have 3.
+
+    study, verdict, rows = judged(Shallow(), lambda arm, seed: {"gaps": (1.0,) * 3})
+    assert verdict.word == "contradicted"
+    assert without_one_seed(study, Shallow(), verdict, rows) == ""
+
+
+def test_an_effect_is_named_where_the_reason_is_about_another_part():
+    class Shallow(RoPEWithAbsolute):
+        least_layers = 1
+
+    rows = rows_of(Shallow(), lambda arm, seed: None if arm == "alone" else {"gaps": (4.0 + seed % 3,) * 3})
+    verdict = Shallow().judge(rows)
+    reason = "not testable here: its premise has no run that counts: RoPE alone, gap in layer 0"
+    assert headline_note(verdict).startswith(f"{reason} (exploratory: 5.0 [")
+    assert headline_note(verdict).endswith("points, n = 6 for RoPE + absolute, gap in layer 0)")
 
 
 def test_what_a_claim_does_not_predict_is_not_against_it():

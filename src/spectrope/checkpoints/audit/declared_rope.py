@@ -12,11 +12,10 @@ from spectrope.checkpoints.audit.architectures import (
     READS_ROTARY_DIM,
     SCALES_FULL_ALONE,
     TURNS_LAST,
-    declared_pairing,
-    declared_sense,
 )
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.pair_layouts import declared_pairing, declared_sense
 from spectrope.core import ConfigError
 from spectrope.encodings import (
     DynamicNTK,

@@ -1,6 +1,6 @@
 """Claim 8: does RoPE contract the spectrum of the logits, and does that speed training?"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import exp, log
 from statistics import fmean, median
@@ -14,7 +14,7 @@ from spectrope.stats import MIN_SEEDS, t_interval
 from spectrope.study.arms import Arms, planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
-from spectrope.study.predictions import ALPHA, AtMost, one_sided
+from spectrope.study.predictions import ALPHA, AtMost, Values, one_sided
 from spectrope.study.quantities import Seen, speed
 from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
@@ -50,7 +50,7 @@ class ContractionClaim(Claim, name="contraction"):
         "the paper compares RoPE with additive encodings, and makes no statement about trained heads. "
         "Ratios are averaged as logarithms, because a mean of ratios can exceed 1 in either "
         "direction; until this edition it was a mean of ratios. The median over heads, and the logarithm of "
-        "the mean ratio, are judged beside it. Speed is held-out accuracy averaged "
+        "the mean ratio, are shown for comparison. Speed is held-out accuracy averaged "
         "over the epochs; one rank correlation per seed over seven bases; Student's t over seeds."
     )
     history = (
@@ -70,20 +70,23 @@ class ContractionClaim(Claim, name="contraction"):
         return {f"{base:.0f}": on(base) for base in BASES}
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        excluded = _excluded(seen)
-        contracted = AtMost(CONTRACTED, "log ratio", null=0.0)
+        excluded, contracted = _excluded(seen), AtMost(CONTRACTED, "log ratio", null=0.0)
+        others = {
+            name: seen.values(OWN, partial(contraction, summary=one)) for name, one in SUMMARIES.items()
+        }
         yield Part(
             quantity="RoPE, mean log ratio of spectral norms with and without rotation",
             prediction=contracted,
             values=seen.values(OWN, contraction),
             note="; ".join(one for one in (_by_layer(seen), excluded) if one),
-            beside="; ".join(one for one in (excluded, _otherwise(seen)) if one),
+            beside="; ".join(one for one in (excluded, _intervals(others)) if one),
         )
-        for name, summary in SUMMARIES.items():
+        for name, values in others.items():
             yield Part(
                 quantity=f"RoPE, {name} of spectral norms with and without rotation",
                 prediction=contracted,
-                values=seen.values(OWN, partial(contraction, summary=summary)),
+                values=values,
+                for_comparison=True,
             )
         yield Part(
             quantity="that log ratio against speed, over bases",
@@ -108,7 +111,7 @@ SUMMARIES: dict[str, Summary] = {
 
 
 def contraction(row: StudyRow, layer: int | None = None, summary: Summary = fmean) -> float | None:
-    """Mean over heads of the log ratio of the spectral norm of centred logits to that without rotation.
+    """Log ratio of the spectral norm of centred logits to that without rotation, summarised over heads.
 
     The mean of logarithms treats a ratio and its inverse alike; a mean of ratios can exceed 1 for both.
 
@@ -133,15 +136,16 @@ def _excluded(seen: Seen) -> str:
     return f"a mean contraction by {100 * (1 - exp(CONTRACTED)):.0f} % or more is excluded (p = {p:.1g})"
 
 
-def _otherwise(seen: Seen) -> str:
-    """The effect by the other summaries over heads; empty with fewer seeds than a verdict takes."""
-    told = []
-    for name, summary in SUMMARIES.items():
-        values = seen.values(OWN, partial(contraction, summary=summary))
-        if len(values) >= MIN_SEEDS:
-            one = t_interval(np.array(list(values.values())))
-            told.append(f"{name} {one.estimate:.2f} [{one.low:.2f} to {one.high:.2f}]")
-    return ", ".join(told)
+def _intervals(others: Mapping[str, Values]) -> str:
+    """Means over seeds by the other summaries over heads; empty with fewer seeds than a verdict takes."""
+    means = {
+        name: t_interval(np.array(list(values.values())))
+        for name, values in others.items()
+        if len(values) >= MIN_SEEDS
+    }
+    return ", ".join(
+        f"{name} {one.estimate:.2g} [{one.low:.2g} to {one.high:.2g}]" for name, one in means.items()
+    )
 
 
 def _by_layer(seen: Seen) -> str:

@@ -1,6 +1,6 @@
 """Claim 1: which encoding learns Task 1 fastest, and which generalises."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from statistics import fmean
 
 from spectrope.study.arms import (
@@ -87,11 +87,8 @@ class DistanceOrdering(Claim, name="distance-ordering"):
 
 def _first(seen: Seen) -> Part:
     """RoPE against each of the others, on the seeds that all of them have."""
-    seeds = seen.complete(("rope", *RIVALS), log_odds)
-    margins = {
-        rival: {seed: lead for seed, lead in seen.minus("rope", rival, log_odds).items() if seed in seeds}
-        for rival in RIVALS
-    }
+    seen = seen.on(seen.complete(("rope", *RIVALS), log_odds))
+    margins = {rival: seen.minus("rope", rival, log_odds) for rival in RIVALS}
     near, prediction = AtLeastEach.of_margins(ODDS, "log odds", margins)
     limit = limit_of(seen, "rope", near)
     rival = f"strongest rival: {NAMES[near]}"
@@ -100,7 +97,7 @@ def _first(seen: Seen) -> Part:
         quantity="RoPE minus each other encoding, held-out accuracy",
         prediction=prediction,
         values=margins[near],
-        note=f"{rival}; {_accuracies(seen, seeds)}",
+        note=f"{rival}; {_accuracies(seen)}",
         beside=rival if margins[near] else "",
         saturated=any(saturated(seen, ("rope", rival)) for rival in RIVALS),
         limit=limit,
@@ -108,10 +105,8 @@ def _first(seen: Seen) -> Part:
     )
 
 
-def _accuracies(seen: Seen, seeds: Collection[int]) -> str:
-    """Means over some seeds; empty where there are none."""
-    scores = {name: seen.values(name, held_out) for name in NAMES if seeds}
-    means = {name: fmean(values[seed] for seed in seeds) for name, values in scores.items()}
+def _accuracies(seen: Seen) -> str:
+    means = {name: fmean(values.values()) for name in NAMES if (values := seen.values(name, held_out))}
     return ", ".join(f"{NAMES[name]} {mean:.2f} %" for name, mean in means.items())
 
 

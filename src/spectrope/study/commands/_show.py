@@ -54,7 +54,7 @@ def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], rows: StudyRo
     columns = ("condition", "verdict", "effect", "why")
     table(scope_of(study.scale), columns, lines)
     for one in verdicts:  # Where nothing is decided, the table says why.
-        note = page.headline_note(one, page.one_fewer(study, claim, one, rows))
+        note = page.headline_note(one, page.without_one_seed(study, claim, one, rows))
         if one.word != "not testable here" and note:
             say(f"Beside the effect, {one.condition}: {note}.")
 

@@ -6,15 +6,15 @@ __all__ = [
     "effect",
     "effects",
     "headline_note",
-    "one_fewer",
     "paper_drawing",
     "publish",
+    "without_one_seed",
     "write_replication",
 ]
 
 from .cells import effect
 from .effects import effects
-from .headline import headline_note, one_fewer
+from .headline import headline_note, without_one_seed
 from .page import write_replication
 from .paper.page import paper_drawing
 from .pictures import ClaimFigure, claim_figures

@@ -7,7 +7,7 @@ from spectrope.study.arms import TASKS
 from spectrope.study.pilots import Pilots, piloted
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import core_seconds, spent_seconds, wall_seconds
+from spectrope.study.schedule import core_seconds, spent_seconds, unclocked_seconds, wall_seconds
 from spectrope.study.study import RESULTS
 
 
@@ -20,7 +20,8 @@ class CoreHours:
         conditions: Under which it trains.
         hours: All of them.
         spent: Those that are spent, pilots included.
-        by_wall: The same as wall time times threads, in which waiting for a core counts.
+        unclocked: Those of them that are wall time times threads, as their processor time was not recorded.
+        by_wall: All of them as wall time times threads, in which waiting for a core counts.
         lacks_pilots: Whether its pilots have no rows here, and are not counted.
     """
 
@@ -28,6 +29,7 @@ class CoreHours:
     conditions: Sequence[str]
     hours: float
     spent: float
+    unclocked: float
     by_wall: float
     lacks_pilots: bool
 
@@ -36,13 +38,16 @@ def budget(scale: str, rows: StudyRows) -> list[CoreHours]:
     """The sections of the plan of a scale; none where the plan does not cover it."""
     place = RESULTS if rows.source is None else rows.source.parent
     pilots = StudyRows.load(Pilots(scale).file(place)) if scale in piloted() else StudyRows()
-    spent, by_wall = (spent_seconds(rows, pilots, scale, of) for of in (core_seconds, wall_seconds))
+    spent, unclocked, by_wall = (
+        spent_seconds(rows, pilots, scale, of) for of in (core_seconds, unclocked_seconds, wall_seconds)
+    )
     return [
         CoreHours(
             section=name,
             conditions=one["conditions"],
             hours=float(one["core_hours"]),
             spent=spent.get(name, 0.0) / 3600,
+            unclocked=unclocked.get(name, 0.0) / 3600,
             by_wall=by_wall.get(name, 0.0) / 3600,
             lacks_pilots="pilots" in one and not len(pilots),
         )

@@ -8,7 +8,7 @@ from spectrope.study.page.cells import effect
 from spectrope.study.page.sections import ClaimSection
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
-from spectrope.study.verdict import ClaimVerdict, Part, PartResult
+from spectrope.study.verdict import ClaimVerdict, Part
 
 
 def headline_table(
@@ -47,7 +47,7 @@ def headline_notes(sections: Sequence[ClaimSection]) -> list[str]:
     for section in sections:
         told: dict[str, list[str]] = {}  # Conditions of which the same is to be told.
         for verdict in section.verdicts:
-            note = headline_note(verdict, section.one_fewer.get(verdict.condition, ""))
+            note = headline_note(verdict, section.one_left_out.get(verdict.condition, ""))
             told.setdefault(note, []).append(f"`{verdict.condition}`")
         notes = " ".join(f"{' and '.join(names)}: {note}." for note, names in told.items() if note)
         if notes:
@@ -55,39 +55,40 @@ def headline_notes(sections: Sequence[ClaimSection]) -> list[str]:
     return lines
 
 
-def one_fewer(study: Study, claim: Claim, verdict: ClaimVerdict, rows: StudyRows) -> str:
-    """How often a verdict is another one without one of its seeds; empty if never, and if none is decided."""
-    if verdict.word in ("undecided", "not testable here"):
+def without_one_seed(study: Study, claim: Claim, verdict: ClaimVerdict, rows: StudyRows) -> str:
+    """How often a verdict is another one without one of its seeds; empty if never, and if none is given."""
+    if verdict.word == "not testable here":
         return ""
     words = study.words_without_one(claim, verdict, rows).values()
     others = Counter(word for word in words if word != verdict.word)
-    told = " and ".join(f"{word} in {n}" for word, n in others.items())
-    return f"with one seed fewer, {told} of {len(words)} cases" if told else ""
+    told = ", ".join(f"{word} in {n}" for word, n in others.items())
+    return f"without one of its seeds: {told} of {len(words)} cases" if told else ""
 
 
-def headline_note(verdict: ClaimVerdict, one_fewer: str = "") -> str:
+def headline_note(verdict: ClaimVerdict, one_left_out: str = "") -> str:
     """Why a verdict decides nothing; else what is to be known beside its effect; empty if nothing is.
 
     Args:
         verdict: It.
-        one_fewer: What becomes of it without one of its seeds, where that is another word.
+        one_left_out: What becomes of it without one of its seeds, where that is another word.
     """
-    finding = verdict.headline
     if verdict.word == "not testable here":
         reason = verdict.reason.partition(";")[0]
-        return f"not testable here: {reason}{_exploratory(finding, reason)}"
+        return f"not testable here: {reason}{_exploratory(verdict, reason)}"
+    finding = verdict.headline
     assert finding is not None
     unfinished = f"correct answers on training examples: {finding.part.untrained}"
-    notes = (unfinished * bool(finding.part.untrained), finding.part.beside, one_fewer, _against(verdict))
+    notes = (unfinished * bool(finding.part.untrained), finding.part.beside, one_left_out, _against(verdict))
     return "; ".join(note for note in notes if note)
 
 
-def _exploratory(finding: PartResult | None, reason: str) -> str:
-    """The effect of the part that would decide, by its name where the reason does not have it."""
+def _exploratory(verdict: ClaimVerdict, reason: str) -> str:
+    """The effect of the part that would decide, and its name where the reason has that of another one."""
+    finding = verdict.headline
     if finding is None or not finding.evidence:
         return ""
-    name = "" if finding.part.quantity in reason else f", {finding.part.quantity}"
-    return f" (exploratory{name}: {effect(finding)})"
+    named = any(one.part.quantity in reason for one in verdict.findings if not one.headline)
+    return f" (exploratory: {effect(finding)}{f' for {finding.part.quantity}' * named})"
 
 
 def _predicted(part: Part) -> str:

@@ -25,7 +25,7 @@ from spectrope.study.page.core_hours import budget, edges
 from spectrope.study.page.deposits import deposit_factors
 from spectrope.study.page.effects import KEYS, effects
 from spectrope.study.page.findings import findings
-from spectrope.study.page.headline import headline_notes, headline_table, one_fewer
+from spectrope.study.page.headline import headline_notes, headline_table, without_one_seed
 from spectrope.study.page.pictures import figures_of
 from spectrope.study.page.sections import ClaimSection, Picture, Planned, families, left_open
 from spectrope.study.plan import deviations, is_named
@@ -232,7 +232,7 @@ def _section(
     jobs: Mapping[tuple[Claim, str], Sequence[Job]],
 ) -> ClaimSection:
     planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
-    fewer = {verdict.condition: one_fewer(study, claim, verdict, rows) for verdict in verdicts}
+    fewer = {verdict.condition: without_one_seed(study, claim, verdict, rows) for verdict in verdicts}
     return ClaimSection(claim, list(verdicts), [], planned, study.power(claim, rows), fewer)
 
 

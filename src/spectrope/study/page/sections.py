@@ -60,8 +60,8 @@ class ClaimSection:
         pictures: Its charts.
         planned: Its plan by condition.
         power: What the planned seeds can show.
-        one_fewer: What becomes of the verdict without one of its seeds, by condition, where that is another
-            word.
+        one_left_out: What becomes of the verdict without one of its seeds, by condition, where that is
+            another word.
     """
 
     claim: Claim
@@ -69,7 +69,7 @@ class ClaimSection:
     pictures: list[Picture]
     planned: dict[str, Planned]
     power: str
-    one_fewer: dict[str, str] = field(default_factory=dict)
+    one_left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_planned(self) -> bool:

@@ -180,6 +180,11 @@ class Claim(Registered, ABC):
         """The name under which the plan has it."""
         return self.kind
 
+    def setting(self, scale: str) -> str:
+        """What its runs train on at a scale, and for how long, where the data card does not have it; else
+        empty."""
+        return ""
+
     def untestable(self, scale: str) -> str:
         """Why runs of a scale cannot test the claim, whatever their results; empty if they can."""
         n_layers = max(preset.model.n_layers for preset in SCALES[scale].values()) if scale in SCALES else 0

@@ -24,6 +24,8 @@ from spectrope.study.quantities import Quantity
 from spectrope.study.rows import StudyRow
 
 BEYOND = "Beyond Progress Measures (arXiv 2504.03162)"
+ABSTRACT = f"{BEYOND}, abstract, the only part of the text at hand"
+NOT_AT_HAND = "its numbers are not at hand"
 SIDES = (40, 50, 60, 67)  # The paper's k, at p = 97.
 PAPER_P = 97
 MODULUS: Mapping[str, int] = {"mini": 59, "small": 97, "mid": 97, "paper": 97}
@@ -39,12 +41,22 @@ HELD = {"square": Square, "strip": Strip}
 
 
 class GrokClaim(Claim):
-    """Base of the claims on grokking: the paper's setting, at a scale, as its text describes it."""
+    """Base of the claims on grokking, with the settings of the paper's public code at a scale."""
 
     article = BEYOND
     conditions = ("described",)
     unplanned = "A claim of the second paper: the switches between conditions are those of the first."
     explored = 12  # Steps were raised on seeds 0 to 5 of mini, parts and measures corrected on 6 to 11.
+    paper = NOT_AT_HAND
+
+    def setting(self, scale: str) -> str:
+        one = base(scale, 0)
+        task, training = one.task, one.training
+        return (
+            f"modulus {task.p}, one layer, {100 * task.fraction:.0f} % of all pairs train, "
+            f"{training.steps:,} steps, an evaluation every {training.evaluate_every}; the public code has "
+            f"{PAPER_P}, one layer or two, 30 or 50 %, and {STEPS['paper']:,} steps"
+        )
 
 
 def base(scale: str, seed: int, **training: float) -> GrokExperiment:

@@ -21,7 +21,7 @@ from spectrope.study.claim import Claim
 from spectrope.study.claims.grok_coverage import GrokCoverage
 from spectrope.study.claims.grok_distribution import GrokDistribution
 from spectrope.study.claims.grok_med import RIVALS, GrokMed
-from spectrope.study.claims.grok_uniformity import GrokUniformity
+from spectrope.study.claims.grok_uniformity import FEW, GrokUniformity
 from spectrope.study.claims.grok_vision import GrokVision
 from spectrope.study.grok_arms import HELD, SIDES, as_many, base, held, last, rise, scaled
 from spectrope.study.page.cells import cell
@@ -81,11 +81,62 @@ def outcome(claim: Claim, say, seeds: int = 6) -> str:
 )
 def test_uniformity(decay, free, train, expected):
     def say(arm, shift):
-        start, end = {"decay": decay, "free": free}[arm]
+        start, end = {"decay": decay, "free": free, FEW: (0.6, 0.7)}[arm]
         return {"unevenness": (start, end + shift), "train_accuracy": (0.1, train)}
 
     assert outcome(GrokUniformity(), say) == expected
     assert outcome(GrokUniformity(), say, seeds=5) == "undecided"
+
+
+def test_what_weight_decay_does_without_grokking_is_shown_for_comparison():
+    def say(arm, shift):
+        ends = {"decay": (0.6, 0.05), "free": (0.6, 0.5), FEW: (0.6, 0.8)}[arm]
+        scores = {"train_accuracy": (0.1, 1.0), "test_accuracy": (0.0, 0.09 if arm == FEW else 1.0)}
+        return {"unevenness": (ends[0], ends[1] + shift), **scores}
+
+    verdict = GrokUniformity().judge(rows_of(GrokUniformity(), say), "described")
+    (few,) = (one for one in verdict.findings if one.part.for_comparison)
+    assert few.evidence.interval.estimate == pytest.approx(0.2)
+    assert verdict.word == "reproduced"
+    told = "from fewer random pairs, which reach a test accuracy of 9.0 %, unevenness changes by +0.20 ["
+    assert verdict.headline.part.beside.startswith(told)
+
+
+def test_at_the_paper_s_modulus_the_square_leaves_enough_pairs_and_is_compared_with_random_ones():
+    arms = GrokDistribution().arms("described", "mid", 0)
+    assert arms["random/square"] == arms["random"]
+    assert FEW not in GrokUniformity().arms("described", "mid", 0)
+    split = arms["square/67"].task.build().split(0)
+    assert len(split.train) == len(arms["random"].task.build().split(0).train)
+    assert 0 < (~split.trains & ~split.held_out).sum() < split.held_out.sum()  # The test set mixes both.
+
+
+def test_accuracy_in_the_hole_is_told_beside_that_on_all_test_pairs():
+    def say(arm, shift):
+        hole = {"test_accuracy": (0.1, 0.3 + shift), "held_out_accuracy": (0.0, 0.02)}
+        return {"unevenness": (0.6, 0.1), **(hole if arm.endswith("67") else {"test_accuracy": (0.1, 1.0)})}
+
+    verdict = GrokDistribution().judge(rows_of(GrokDistribution(), say), "described")
+    parts = {one.part.quantity: one for one in verdict.findings}
+    held_out = parts["square, k = 67, accuracy on the pairs held out"]
+    assert (held_out.part.for_comparison, set(held_out.part.values.values())) == (True, {2.0})
+    assert verdict.headline.part.beside.startswith("on the pairs of the hole alone 2.0 %; unevenness")
+
+
+def test_signs_that_strength_leaves_out_are_counted():
+    falling = np.array([4.0, 9, 8, 7, 6, 5, 3, 2, 1])
+
+    def say(arm, shift):
+        sign = 1.0 if shift > 0 else -1.0
+        return {"test_loss": falling, "test_accuracy": (0.1, 1.0), "med": sign * falling}
+
+    verdict = GrokMed().judge(rows_of(GrokMed(), say), "described")
+    assert verdict.headline.part.beside.endswith("MED rises with the test loss in 3 of 6 runs")
+
+
+def test_each_claim_tells_its_setting():
+    assert GrokMed().setting("mid").startswith("modulus 97, one layer, 30 % of all pairs train, ")
+    assert GrokVision().setting("mini") == "128 images of 32 pixels train, at most 1,000 steps"
 
 
 @pytest.mark.parametrize(

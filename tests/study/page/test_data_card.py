@@ -20,6 +20,8 @@ def test_the_card_has_every_scale_task_switch_and_file_of_rows():
     assert all(f"`results/{name}.jsonl`" in page for name in ("mini", "mid", "mid-pilots"))
     assert "| R1 | `model.causal` | `True` | `False` | all |" in page
     assert "| R5 | `model.encoding.slopes` | `standard` | `exponential` | ALiBi |" in page
+    assert "| `mid` | 97 | 30 | 40, 50, 60, 67 | " in page
+    assert "| `results/mini.jsonl` | mini | grokking | 96 | " in page
     assert COMMITTED.read_text("utf-8") == page
 
 

@@ -65,6 +65,18 @@ def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     assert "Rates were chosen by accuracy on one seed" in page
 
 
+def test_parts_that_no_run_has_are_listed_below_the_table(tmp_path):
+    rows = rows_of(DistanceOrdering(), lambda arm, seed: None if arm == "t5" else say(arm, seed))
+    page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
+    (listed,) = (line for line in page.splitlines() if line.startswith("Not in the table, as no run has"))
+    names = listed.removeprefix("Not in the table, as no run has them: ").removesuffix(".").split("; ")
+    assert "RoPE minus relative, held-out accuracy" in names
+    assert all("relative" in name or "each other encoding" in name for name in names)
+    lines = [line for line in page.splitlines() if line.startswith(tuple(f"| {name} |" for name in names))]
+    assert lines == []
+    assert "RoPE minus relative" not in (tmp_path / "images/replication/1-distance-ordering.svg").read_text()
+
+
 def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows = rows_of(DistanceOrdering(), say)
     rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))

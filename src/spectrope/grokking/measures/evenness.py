@@ -20,7 +20,7 @@ class Unevenness(ProgressMeasure, name="unevenness"):
     which the paper says that weight decay is at a local minimum.
 
     References:
-        arXiv 2504.03162, Sec. 4.
+        arXiv 2504.03162, which speaks of uniformity; the measure is ours.
     """
 
     columns: ClassVar = {"unevenness": "distance from token uniformity, share of the Gram matrix"}

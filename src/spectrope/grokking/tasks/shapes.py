@@ -61,7 +61,7 @@ class Shapes:
         config: Which polygons, and at what size.
 
     References:
-        arXiv 2504.03162, Sec. 6: 0 or 3 to 12 sides, 14,641 images, 3,660 of which train.
+        arXiv 2504.03162, public code: 0 or 3 to 12 sides, 14,641 images, 3,660 of which train.
     """
 
     def __init__(self, config: ShapesConfig) -> None:

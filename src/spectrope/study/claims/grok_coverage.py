@@ -11,7 +11,7 @@ from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, coverage
 from spectrope.grokking.tasks.modular import Split
 from spectrope.stats import spearman, t_interval
 from spectrope.study.claims.grok_distribution import GROKKED
-from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
+from spectrope.study.grok_arms import ABSTRACT, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
 from spectrope.study.quantities import Quantity, Seen, difference
 from spectrope.study.rows import StudyRow
@@ -31,7 +31,11 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
         "Whether the test set is grokked is decided by which label-equivalence classes the training pairs "
         "cover, beside uniformity."
     )
-    source = f"{BEYOND}, Sec. 4; the number is ours"
+    source = f"{ABSTRACT}; classes and number are ours"
+    quote = (
+        "The occurrence of grokking is jointly determined by the uniformity of the embedding space and the "
+        "distribution of the training dataset."
+    )
     prediction = (
         "|test accuracy − attainable| ≤ 5 points, where attainable is the share of test pairs whose result "
         "follows from the training pairs, and chance for the rest; over squares and strips, test accuracy "
@@ -45,7 +49,6 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
         "part: the accuracy of answering what is not held out and nothing else, which was thought of after "
         "some results had been seen. Student's t."
     )
-    paper = "no number in the text"
     ours = True
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:

@@ -1,14 +1,19 @@
 """Claim 12: does weight decay make tokens uniform?"""
 
 from collections.abc import Iterator
+from statistics import fmean
+
+import numpy as np
 
 from spectrope.grokking import GrokExperiment
-from spectrope.study.grok_arms import BEYOND, GrokClaim, base, last, rise
+from spectrope.stats import t_interval
+from spectrope.study.grok_arms import ABSTRACT, SIDES, GrokClaim, as_many, base, last, rise
 from spectrope.study.predictions import AtLeast, AtMost
 from spectrope.study.quantities import Seen, difference
 from spectrope.study.verdict import Part
 
 FITTED = 99.0  # Percent of the training pairs, from which on weight decay dominates the loss.
+FEW = "few pairs"  # The arm with as many random pairs as the largest square leaves.
 CHANGE = 0.1  # Smallest change of unevenness of interest, which goes from 0 to 1.
 
 
@@ -22,7 +27,11 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
         "embeddings are necessary and sufficient for a local minimum of weight decay is no matter of runs: "
         "see docs/how-to/grokking.md.)"
     )
-    source = f"{BEYOND}, Sec. 4"
+    source = ABSTRACT
+    quote = (
+        "The weight decay term encourages uniformity across all tokens in the embedding space when it is "
+        "minimized."
+    )
     prediction = (
         "with weight decay 1: unevenness(end) − unevenness(start) ≤ −0.1, unevenness(end) ≤ 0.1, and "
         "unevenness(end) − unevenness(end, no decay) ≤ −0.1, given that both fit the training pairs"
@@ -30,12 +39,14 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
     test = (
         "Addition learned from random pairs, one layer, with weight decay 1 and 0, for equally many steps. "
         "Unevenness is the share of the centred embeddings' Gram matrix that is not circulant: it does not "
-        "depend on norms, which weight decay shrinks whatever the arrangement. Paired by seed, Student's t."
+        "depend on norms, which weight decay shrinks whatever the arrangement. Runs from fewer pairs, which "
+        "claim 13 has, are shown for comparison. Paired by seed, Student's t."
     )
-    paper = "no number in the text"
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
-        return {"decay": base(scale, seed), "free": base(scale, seed, weight_decay=0.0)}
+        usual, few = base(scale, seed), as_many("square", max(SIDES), scale, seed)
+        arms = {"decay": usual, "free": base(scale, seed, weight_decay=0.0)}
+        return arms if few == usual else arms | {FEW: few}
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         uneven = last("unevenness")
@@ -60,4 +71,30 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
             quantity="unevenness at the end, with weight decay minus without",
             prediction=AtMost(-CHANGE, "of the Gram matrix", null=0.0),
             values=difference(seen.values("decay", uneven), seen.values("free", uneven)),
+            beside=_from_few(seen),
         )
+        if FEW in seen.arms:
+            yield Part(
+                quantity="unevenness with weight decay, from fewer random pairs, end minus start",
+                prediction=AtMost(-CHANGE, "of the Gram matrix", null=0.0),
+                values=seen.values(FEW, rise("unevenness")),
+                note=_reached(seen),
+                for_comparison=True,
+            )
+
+
+def _from_few(seen: Seen) -> str:
+    """What weight decay does where training pairs are too few to grok; empty with fewer than two seeds."""
+    values = seen.values(FEW, rise("unevenness"))
+    if len(values) < 2:
+        return ""
+    one = t_interval(np.array(list(values.values())))
+    return (
+        f"from fewer random pairs, {_reached(seen)}, unevenness changes by {one.estimate:+.2f} "
+        f"[{one.low:+.2f} to {one.high:+.2f}] with weight decay"
+    )
+
+
+def _reached(seen: Seen) -> str:
+    scores = seen.values(FEW, last("test_accuracy", 100.0)).values()
+    return f"which reach a test accuracy of {fmean(scores):.1f} %" if scores else ""

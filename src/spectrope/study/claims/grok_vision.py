@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from spectrope.core import UnknownNameError
 from spectrope.grokking import Grokked, ShapesConfig, ShapesExperiment, ShapesTraining
-from spectrope.study.grok_arms import BEYOND, GrokClaim, course, last
+from spectrope.study.grok_arms import ABSTRACT, GrokClaim, course, last
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import Seen
 from spectrope.study.rows import StudyRow
@@ -47,7 +47,11 @@ class GrokVision(GrokClaim, name="grok-vision"):
     number = 16
     title = "Grokking: ResNet-18 reaches 95 % test accuracy"
     statement = "On images of four polygons whose label is the total number of sides, ResNet-18 groks."
-    source = f"{BEYOND}, Sec. 6"
+    source = ABSTRACT
+    quote = (
+        "we design a dedicated dataset to validate our theory on ResNet-18, successfully showcasing the "
+        "occurrence of grokking"
+    )
     prediction = (
         "test accuracy ≥ 95 % at the end, ≥ 10 points of which come after three evaluations in a row have "
         "answered 99 % of the training images"
@@ -58,7 +62,10 @@ class GrokVision(GrokClaim, name="grok-vision"):
         "`mini` is 128 images of 32 pixels and 1,000 steps, an hour for six seeds on one core; the paper "
         "takes 380,000 steps, so that a failure here says nothing of what comes later."
     )
-    paper = "no number in the text; a figure"
+
+    def setting(self, scale: str) -> str:
+        task, training = SETTINGS[scale]
+        return f"{task.n_train:,} images of {task.resolution} pixels train, at most {training.steps:,} steps"
 
     def untestable(self, scale: str) -> str:
         steps = SETTINGS[scale].training.steps

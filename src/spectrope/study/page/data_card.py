@@ -13,6 +13,7 @@ from spectrope.lab.training.scales import TRAIN_SHARE
 from spectrope.store import RESULTS_VERSION, read_records
 from spectrope.study.arms import NAMES_AND_MLA
 from spectrope.study.conditions import SWITCHES, THROWN
+from spectrope.study.grok_arms import MODULUS, SHARE, SIDES, STEPS, scaled
 from spectrope.study.plan import plan, planned_sections
 from spectrope.study.rows import is_row
 from spectrope.tasks import TASKS
@@ -39,13 +40,20 @@ def data_card(place: Path) -> str:
         "and from the stored rows.",
         "## Data",
         "All examples are synthetic and drawn by the tasks below; no people, texts or licences are behind "
-        "them. Example i of seed s is always the same, whatever else is drawn. The first "
-        f"{100 * TRAIN_SHARE:.0f} % of the examples train and the others are held out; two draws may be "
-        f"alike by chance. Version of the data: {DATA_VERSION}; of the results: {RESULTS_VERSION}.",
+        "them. Of the tasks of the first paper, example i of seed s is always the same, whatever else is "
+        f"drawn; the first {100 * TRAIN_SHARE:.0f} % of the examples train and the others are held out; two "
+        "draws may be alike by chance. Version of the data: "
+        f"{DATA_VERSION}; of the results: {RESULTS_VERSION}.",
         "## Scales",
         _table(("scale", *OF_MODELS, *OF_TRAINING), map(_scale, SCALES)),
         "## Tasks",
         *map(_task, TASKS),
+        "## Residues",
+        "The claims on grokking of the second paper train on all pairs of residues modulo p, of which the "
+        "seed draws those that train; all others are the test set. A square or a strip of pairs never "
+        "trains: those with both operands, or the first, at most k. These runs have one layer; they have no "
+        "condition of the first paper, and count as `described`.",
+        _table(("scale", "modulus p", "pairs that train, %", "k", "steps"), map(_residues, MODULUS)),
         "## Conditions",
         "Each switch departs from `controlled` as the [table of switches](conformance.md) "
         "says. Below are the fields of the configuration that it changes, for the encodings and tasks of the "
@@ -57,7 +65,7 @@ def data_card(place: Path) -> str:
         "tables. A run that was measured further has a second line, whose tables are added to those of the "
         "first. Rows of pilots never count in an estimate; withdrawn rows are counted here, and named on "
         "the page of the replication.",
-        _table(("file", "scale", "condition", "runs", "seeds", "finished"), _rows(place)),
+        _table(("file", "scale", "condition, or laboratory", "runs", "seeds", "finished"), _rows(place)),
         "\n".join(map(_planned, planned_sections())),
     ]
     return "\n\n".join(parts) + "\n"
@@ -102,6 +110,12 @@ def _sizes(name: str, scale: str) -> list[Any]:
         one.training.epochs,
         f"{one.training.learning_rate:g}",
     ]
+
+
+def _residues(scale: str) -> list[Any]:
+    """The setting of grokking runs at a scale, and the bounds of what is held out."""
+    bounds = _words(scaled(k, scale) for k in SIDES)
+    return [f"`{scale}`", MODULUS[scale], f"{100 * SHARE[scale]:.0f}", bounds, f"{STEPS[scale]:,}"]
 
 
 def _condition(name: str) -> list[str]:
@@ -153,19 +167,19 @@ def _planned(name: str) -> str:
 
 
 def _rows(place: Path) -> Iterator[list[Any]]:
-    """How many runs each file has, by scale and condition."""
-    names = [name for scale in SCALES for name in (f"{scale}.jsonl", f"{scale}-pilots.jsonl")]
-    for file in (place / name for name in names if (place / name).exists()):
+    """How many runs each file has, by condition, or by laboratory where there are no conditions."""
+    names = [(scale, f"{scale}{of}.jsonl") for scale in SCALES for of in ("", "-pilots")]
+    for scale, file in ((scale, place / name) for scale, name in names if (place / name).exists()):
         newest = {record["run"]: record for record in read_records(file)[0] if is_row(record)}.values()
-        keys = [(r["config"].get("scale", ""), r["config"].get("condition", "")) for r in newest]
-        for (scale, condition), n in Counter(keys).items():
-            some = [r for r, key in zip(newest, keys, strict=True) if key == (scale, condition)]
+        keys = [r["config"].get("condition") or r["config"]["laboratory"] for r in newest]
+        for condition, n in Counter(keys).items():
+            some = [r for r, key in zip(newest, keys, strict=True) if key == condition]
             seeds = {r["config"].get("seed") for r in some}
             dates = sorted(str(r["facts"]["finished_at"])[:10] for r in some)
             yield [
                 f"`results/{file.name}`",
-                scale or "—",
-                condition or "—",
+                scale,
+                condition,
                 n,
                 f"{len(seeds)}, {min(seeds)} to {max(seeds)}",
                 f"{dates[0]} to {dates[-1]}",

@@ -45,7 +45,8 @@ PAPER = alt.Chart().mark_point(shape="diamond", size=70, stroke=INK, fill="white
 
 
 def forest(verdicts: Sequence[ClaimVerdict]) -> list[Panel]:
-    """A panel for each condition, and each unit of which some part has two seeds."""
+    """A panel for each condition, and each unit of which some part has two seeds; parts that no run has are
+    left out."""
     shown = [verdict for verdict in verdicts if any(finding.evidence for finding in verdict.findings)]
     units = dict.fromkeys(f.part.prediction.unit for v in shown for f in v.findings if f.evidence)
     return [panel for unit in units for panel in _row(shown, unit)]
@@ -53,7 +54,11 @@ def forest(verdicts: Sequence[ClaimVerdict]) -> list[Panel]:
 
 def _row(verdicts: Sequence[ClaimVerdict], unit: str) -> Iterator[Panel]:
     """The parts of one unit under each condition, on axes that the panels share."""
-    findings = [[f for f in verdict.findings if f.part.prediction.unit == unit] for verdict in verdicts]
+    measured = {f.part.quantity for verdict in verdicts for f in verdict.findings if f.n_seeds}
+    findings = [
+        [f for f in one.findings if f.part.prediction.unit == unit and f.part.quantity in measured]
+        for one in verdicts
+    ]
     order = list(dict.fromkeys(f.part.quantity for group in findings for f in group))
     marks = [_marks(group, verdict.word) for verdict, group in zip(verdicts, findings, strict=True)]
     ends = [

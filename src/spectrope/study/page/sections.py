@@ -82,9 +82,21 @@ class ClaimSection:
 
     @property
     def lines(self) -> list[list[str]]:
-        """The table of parts: what is predicted, the paper's number, and what each condition says."""
-        parts = dict.fromkeys(f.part.quantity for verdict in self.verdicts for f in verdict.findings)
-        return [[name, *self._line(name)] for name in parts]
+        """The table of parts that have a seed: what is predicted, the paper's number, and what each condition
+        says."""
+        return [[name, *self._line(name)] for name in self._seeds() if name not in self.unseen]
+
+    @property
+    def unseen(self) -> list[str]:
+        """The parts that have no seed under any condition."""
+        return [name for name, seeds in self._seeds().items() if not seeds]
+
+    def _seeds(self) -> dict[str, int]:
+        """Each part with the number of its seeds under the condition that has most."""
+        found: dict[str, int] = {}
+        for finding in (one for verdict in self.verdicts for one in verdict.findings):
+            found[finding.part.quantity] = max(finding.n_seeds, found.get(finding.part.quantity, 0))
+        return found
 
     def _line(self, name: str) -> list[str]:
         found = [

@@ -13,6 +13,7 @@ from spectrope.study.claim import CLAIMS
 from spectrope.study.claims.counting_ordering import CountingTable
 from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.page.extras.base import EXTRAS, interval_of
+from spectrope.study.page.extras.grok_held_out import by_size
 from spectrope.study.page.forest import APPENDIX, forest
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
@@ -46,6 +47,15 @@ def test_no_extra_figure_is_drawn_without_rows(kind):
     assert (
         EXTRAS[kind].panels({name: study.seen(claim, name, StudyRows()) for name in claim.conditions}) == []
     )
+
+
+def test_holes_are_drawn_by_size_where_there_are_several(committed):
+    claim = CLAIMS["grok-distribution"]()
+    seen = Study((claim,), claim.conditions, "mini", (0, 1)).seen(claim, "described", committed)
+    assert len(by_size({"described": seen})) == 2
+    largest = replace(seen, rows={key: row for key, row in seen.rows.items() if key[0].endswith("67")})
+    assert largest.rows
+    assert by_size({"described": largest}) == []
 
 
 def test_a_part_is_drawn_with_its_seeds_interval_and_smallest_effect():

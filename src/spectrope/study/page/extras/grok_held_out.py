@@ -18,7 +18,7 @@ HEIGHT, WIDTH = 170, 260
 
 
 def by_size(seen: Mapping[str, Seen]) -> list[Panel]:
-    """Test accuracy and unevenness by the size of what is held out."""
+    """Test accuracy and unevenness by the size of what is held out, where there are several."""
     x = alt.X("k:Q", title="k of 97", scale=alt.Scale(zero=False))
     panels = []
     for title, quantity in (ACCURACY, ("unevenness", last("unevenness"))):
@@ -29,7 +29,7 @@ def by_size(seen: Mapping[str, Seen]) -> list[Panel]:
             for k in SIDES
             if (interval := interval_of(runs.values(f"{kind}/{k}", quantity)))
         ]
-        if rows:
+        if len({row["k"] for row in rows}) > 1:
             panels.append(Panel("", title, _with_intervals(rows, x), HEIGHT))
     return panels
 

@@ -13,6 +13,7 @@ from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.study.arms import FEW, TASKS
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.grok_distribution import GROKKED
+from spectrope.study.grok_arms import base
 from spectrope.study.pilots import Pilots, RateAndEpochs
 from spectrope.study.plan import PILOTED, deviations, headline_of, plan, unplanned
 from spectrope.study.predictions import ALPHA
@@ -107,6 +108,16 @@ def test_the_scale_is_the_one_that_is_planned():
     sizes = {task: experiment(task, "rope", scale="mid") for task in planned["examples"]}
     assert {task: one.n_train + one.n_test for task, one in sizes.items()} == planned["examples"]
     assert "mid" in SCALES
+
+
+def test_grokking_runs_are_the_planned_ones():
+    planned, one = plan()["grokking"], base("mid", 0)
+    assert (planned["p"], planned["fraction"]) == (one.task.p, one.task.fraction)
+    assert planned["steps"] == one.training.steps
+    runs = [run for run, slot in schedule("mid").items() if slot.section == "grokking"]
+    random = [run.seed for run in runs if run == base("mid", run.seed)]
+    assert sorted(random) == list(range(12))
+    assert len(runs) == 18
 
 
 def test_rates_and_epochs_at_mid_are_those_that_pilots_chose():

@@ -29,7 +29,7 @@ NOT_AT_HAND = "its numbers are not at hand"
 SIDES = (40, 50, 60, 67)  # The paper's k, at p = 97.
 PAPER_P = 97
 MODULUS: Mapping[str, int] = {"mini": 59, "small": 97, "mid": 97, "paper": 97}
-STEPS: Mapping[str, int] = {"mini": 4_000, "small": 10_000, "mid": 10_000, "paper": 30_000}
+STEPS: Mapping[str, int] = {"mini": 4_000, "small": 10_000, "mid": 30_000, "paper": 30_000}
 # p = 59 is slow to grok on less.
 SHARE: Mapping[str, float] = {
     "mini": 0.5,

@@ -29,7 +29,7 @@ from spectrope.fast.crossover import (
 from spectrope.fast.figure import save_crossover
 from spectrope.fast.planning import TOLERANCE
 from spectrope.figures import check_figure
-from spectrope.store import disk_errors
+from spectrope.store import disk_errors, replace_file
 
 Tolerance = Annotated[
     float, tyro.conf.arg(help="Largest certified error of a head's output, as a share of max|v|.")
@@ -221,8 +221,8 @@ class Calibrate:
                 times = least
         costs = fit(measured, times)
         if self.out is not None:
-            with disk_errors(self.out):
-                self.out.write_text(strict_json(to_dict(costs), indent=2) + "\n")
+            text = strict_json(to_dict(costs), indent=2) + "\n"
+            replace_file(self.out, lambda path: path.write_text(text, encoding="utf-8"))
         if self.json:
             print_json(to_dict(costs))
         else:

@@ -1,5 +1,7 @@
 """Logit biases against T5's and BLOOM's code, and their refusals."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -163,3 +165,25 @@ def test_a_form_that_is_set_for_the_configuration_is_trusted():
         self.form = Form.GENERAL
 
     assert type("Own", (Encoding,), {"setup": setup, "logits": lambda self, ctx: None})().form is Form.GENERAL
+
+
+@pytest.mark.parametrize(("n_buckets", "max_distance"), [(6, 20), (7, 30), (32, 128)])
+def test_buckets_follow_their_formula_also_in_odd_numbers(n_buckets, max_distance):
+    exact, lags = n_buckets // 2, torch.arange(200)
+    found = t5_bucket(lags, bidirectional=False, n_buckets=n_buckets, max_distance=max_distance)
+    for lag, bucket in zip(lags.tolist(), found.tolist(), strict=True):
+        scale = math.log(max(lag, exact) / exact) / math.log(max_distance / exact) * (n_buckets - exact)
+        if abs(scale - round(scale)) > 1e-4:  # At a boundary the float32 of the authors' code decides.
+            assert bucket == (lag if lag < exact else min(n_buckets - 1, exact + math.floor(scale)))
+
+
+@pytest.mark.parametrize(("n_buckets", "max_distance"), [(32, 16), (32, 8), (1, 128)])
+def test_buckets_that_no_scale_has_are_refused(n_buckets, max_distance):
+    with pytest.raises(ConfigError, match="max_distance lie above"):
+        t5_bucket(torch.arange(3), bidirectional=False, n_buckets=n_buckets, max_distance=max_distance)
+
+
+@pytest.mark.parametrize("n_heads", [0, -3])
+def test_slopes_of_no_heads_are_refused(n_heads):
+    with pytest.raises(ConfigError, match="n_heads must be at least 1"):
+        alibi_slopes(n_heads)

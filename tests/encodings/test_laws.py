@@ -217,6 +217,21 @@ def test_two_biases_are_refused():
         checked(TwoBiases)
 
 
+def test_two_biases_of_later_keys_are_refused_where_they_are_seen():
+    class TwoFutures(LagBias):
+        tags = PLAIN
+
+        def lag_bias(self, lag: Tensor) -> Tensor:
+            return -lag.abs()[..., None].double().expand(*lag.shape, 4)
+
+        def bias(self, ctx: Context) -> Tensor:
+            return -ctx.lag[:, None].double().clamp(min=0).expand(-1, 4, -1, -1)
+
+    assert all(one.honest for one in checked(TwoFutures).values())
+    with pytest.raises(ConfigError, match=r"TwoFutures.bias adds another bias than its lag_bias"):
+        checked(TwoFutures, Sizes(causal=False))
+
+
 def test_no_number_is_said_to_be_one():
     class NoNumbers(LagBias):
         tags = PLAIN

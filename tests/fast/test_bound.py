@@ -69,6 +69,22 @@ def shares(seed: int, name: str, causal: bool) -> Tensor:
     return ((out - truth).abs().amax((2, 3))[:, fast] / v.abs().amax((2, 3))[:, fast] / bounds).flatten()
 
 
+def test_projections_are_rounded_once():
+    """Certificates allow for that; products in float32 would err by up to the root of the rank more."""
+    draw = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 2, HEADS, 40, 64, generator=draw)
+    pos = torch.arange(40)[None]
+    ctx = Context(0.05 * q, k, pos, pos)
+    made = plan(ctx, ENCODINGS["nope"], 0.3, causal=False)
+    assert made.bounds is not None
+    turned, rank = rotated(ctx, ENCODINGS["nope"]), 32
+    found = projected(turned, made.bounds, [0, 2], rank)
+    for side, vectors in zip(found, (turned.q, turned.k - made.bounds.centre.float()), strict=True):
+        for place, head in enumerate((0, 2)):
+            exact = vectors[:, head].double() @ made.bounds.basis(head, rank).double()
+            assert ((side[:, place] - exact).abs() <= 2**-24 * exact.abs()).all()
+
+
 def every_case(seeds: range) -> Tensor:
     settings = ((s, name, causal) for s in seeds for name in ENCODINGS for causal in (True, False))
     return torch.cat([shares(*setting) for setting in settings])

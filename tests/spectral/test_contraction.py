@@ -74,6 +74,15 @@ def test_the_symbol_of_the_product_is_a_mean_of_shifts(n, seed):
     torch.testing.assert_close(contracted_symbol(operator, frequencies, theta), direct, check_dtype=False)
 
 
+def test_the_symbol_is_computed_in_float64_whatever_comes_in():
+    lags = torch.zeros(40_001, dtype=torch.float64)
+    lags[[0, -1]] = 1.0  # Of lags -20,000 and 20,000, whose cosine turns fastest.
+    frequencies, theta = torch.tensor([0.3, 0.01]), torch.tensor([0.1, 1.7, 3.0])
+    found = contracted_symbol(ToeplitzOperator(lags), frequencies, theta)
+    wide = contracted_symbol(ToeplitzOperator(lags), frequencies.double(), theta.double())
+    torch.testing.assert_close(found, wide, rtol=0, atol=1e-9)
+
+
 def test_contraction_is_strict_exactly_if_a_correlation_below_one_meets_a_nonzero_entry():
     w = torch.tensor([[1.0, 0.5, 0.0], [0.5, 2.0, 0.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
     c = torch.ones(3, 3, dtype=torch.float64)

@@ -24,3 +24,10 @@ def test_rope_has_two_dimensions_for_each_frequency(m):
 def test_one_lag_has_no_interaction_to_measure():
     with pytest.raises(ConfigError, match="2 pairs and 2 lags or more"):
         interaction_rank(torch.zeros(5, 1))
+
+
+def test_rounding_in_float32_is_no_interaction():
+    draw = torch.Generator().manual_seed(0)
+    content, bias = torch.randn(50, 1, generator=draw), torch.randn(30, generator=draw)
+    assert interaction_rank(content + bias) == 0
+    assert interaction_rank(content + bias + torch.eye(50, 30)) == 29  # Less than 30: means are removed.

@@ -181,3 +181,10 @@ def test_participation_counts_heads():
 def test_wrong_input_is_refused_in_one_line(call, match):
     with pytest.raises(ConfigError, match=match):
         call(torch.ones(4, 4))
+
+
+def test_queries_and_keys_of_a_tangent_kernel_have_one_shape():
+    x, q = torch.randn(5, 3), torch.randn(5, 4, dtype=torch.complex64)
+    for k in (torch.randn(9, 4, dtype=torch.complex64), torch.randn(5, 2, dtype=torch.complex64)):
+        with pytest.raises(ConfigError, match="q and k must have one shape"):
+            tangent_kernel(x, q, k, GRID)

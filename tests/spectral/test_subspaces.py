@@ -28,3 +28,10 @@ def test_nothing_spans_nothing():
 def test_vectors_of_different_widths_are_refused():
     with pytest.raises(ConfigError, match="must have one width; got 3 and 4"):
         span_overlap(torch.eye(3), torch.eye(4))
+
+
+def test_rounding_in_float32_spans_nothing():
+    draw = torch.Generator().manual_seed(0)
+    first, second = (torch.randn(6, 2, generator=draw) @ torch.randn(2, 10, generator=draw) for _ in range(2))
+    overlap = span_overlap(first, second)
+    assert (overlap.first_rank, overlap.second_rank, overlap.common) == (2, 2, 0)

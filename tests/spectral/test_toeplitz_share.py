@@ -94,6 +94,10 @@ def test_shares_of_independent_entries_have_the_stated_means(causal):
         assert abs(values.mean() - null) < 3.5 * values.std() / math.sqrt(len(values))
 
 
+def test_one_entry_has_no_share_beside_row_effects():
+    assert null_shares(1).gauge_fixed.isnan()
+
+
 def test_row_effects_change_raw_shares_but_not_the_gauge_fixed_one():
     q, k = draw(2, 40, 4)
     plain, shifted = toeplitz_shares_of_product(q, k), toeplitz_shares_of_product(q, k + 100)

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from spectrope.core.errors import ConfigError
+from spectrope.stats.examples import jackknife_intervals, mean_intervals
 from spectrope.stats.paired import (
     Discordance,
     difference_intervals,
@@ -9,6 +11,7 @@ from spectrope.stats.paired import (
     net_loss_interval,
     net_loss_p,
 )
+from spectrope.stats.seeds import seed_proportion, t_interval
 
 
 def pairs(lost, gained, n):
@@ -68,3 +71,35 @@ def test_the_interval_of_a_net_loss_ends_where_its_tests_reject(lost, gained, n)
 def test_a_net_loss_far_from_what_is_supposed_has_the_smallest_p_value():
     assert net_loss_p(0, 0, 36, 0.9) == (0.001, 0.001)
     assert net_loss_p(6, 0, 6, 0.2)[1] == pytest.approx(0.6**6 + 0.001, abs=1e-6)
+
+
+@pytest.mark.parametrize(("lost", "gained", "n"), [(0, 0, 0), (-3, 3, 5), (4, 2, 5)])
+def test_counts_of_no_pairs_are_refused(lost, gained, n):
+    for ask in (lambda: net_loss_p(lost, gained, n, 0.0), lambda: net_loss_interval(lost, gained, n)):
+        with pytest.raises(ConfigError, match="pairs cannot hold"):
+            ask()
+    with pytest.raises(ConfigError, match="are no counts of"):
+        Discordance(np.array(lost or -1), np.array(gained), n)
+
+
+@pytest.mark.parametrize("excess", [1.5, -2.0, float("nan")])
+def test_a_difference_of_shares_lies_between_minus_one_and_one(excess):
+    with pytest.raises(ConfigError, match="excess must lie from -1 to 1"):
+        net_loss_p(5, 0, 5, excess)
+
+
+@pytest.mark.parametrize("level", [95.0, 0.0, 1.0, float("nan")])
+def test_a_level_is_a_share(level):
+    one = pairs(np.array([3]), np.array([1]), 10)
+    asked = [
+        lambda: difference_intervals(one, level),
+        lambda: lower_bounds(one, level),
+        lambda: net_loss_interval(3, 1, 10, level),
+        lambda: t_interval(np.array([1.0, 2.0, 3.0]), level),
+        lambda: seed_proportion([True, False], level),
+        lambda: mean_intervals(np.array([1.0, 2.0, 3.0]), level),
+        lambda: jackknife_intervals(lambda index: index.mean(keepdims=True), 10, level=level),
+    ]
+    for ask in asked:
+        with pytest.raises(ConfigError, match="level must lie between 0 and 1"):
+            ask()

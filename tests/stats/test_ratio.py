@@ -54,3 +54,11 @@ def test_observations_that_all_agree_leave_no_doubt():
 def test_a_bound_is_on_one_side():
     with pytest.raises(ConfigError, match=r"level must be from 0\.5 up to below 1; got 0\.3"):
         ratio_lower_bound(RatioMoments(1.0, 1.0, 0.01, 0.01, 0.0, 10), level=0.3)
+
+
+@pytest.mark.parametrize("b", [0.0, -1.0])
+def test_a_ratio_needs_a_positive_denominator(b):
+    moments = RatioMoments(-1.0, b, 0.01, 0.01, 0.0, 20)
+    for ask in (lambda: ratio_exceedance_p(moments, 0.5), lambda: ratio_lower_bound(moments)):
+        with pytest.raises(ConfigError, match="denominator's mean must be positive"):
+            ask()

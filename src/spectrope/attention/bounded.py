@@ -16,8 +16,8 @@ class Bounded(Heads, name="bounded"):
     :math:`x\,r/\sqrt{r^2 + |x|^2},\; r^2 = B\sqrt{d}`.
 
     For heads of width d, the norm of each query and key x is below r. So
-    :math:`|\langle q, k\rangle|/\sqrt{d} < B`, before and after any rotation that keeps norms. Vectors much
-    shorter than r hardly change. A lag bias is added as everywhere and is not bounded.
+    :math:`|\langle q, k\rangle|/\sqrt{d} < B`, up to rounding, before and after any rotation that keeps
+    norms. Vectors much shorter than r hardly change. A lag bias is added as everywhere and is not bounded.
 
     Attention with bounded entries has approximations in almost linear time; `spectrope attention plan` shows
     which heads of a run have one with a certificate.

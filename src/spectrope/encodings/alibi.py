@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require_least
+from spectrope.core import ConfigError, require_least
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
 from spectrope.encodings.parts import Constant
 
@@ -17,7 +17,12 @@ def alibi_slopes(n_heads: int) -> Float[Tensor, " h"]:
 
     For other numbers of heads, the slopes are those of the next smaller power of two, followed by every
     second slope of the next larger one.
+
+    Raises:
+        ConfigError: If there is no head.
     """
+    if n_heads < 1:
+        raise ConfigError(f"n_heads must be at least 1; got {n_heads}.")
     below = 1 << (n_heads.bit_length() - 1)
     whole = 2.0 ** (-8 / below * torch.arange(1, below + 1, dtype=torch.float64))
     between = 2.0 ** (-4 / below * torch.arange(1, 2 * below, 2, dtype=torch.float64))

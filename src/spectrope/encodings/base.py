@@ -202,6 +202,7 @@ class Encoding(FromConfig, SeededModule):
 
         Raises:
             ConfigError: If shapes or types are others, or sizes are not those of the configuration.
+            UnsupportedError: If the encoding needs hidden states and gets none, or has no entry for a lag.
         """
         self._check_vectors(q, k)
         for side, x, pos, hidden in (("q", q, q_pos, x_q), ("k", k, k_pos, x_k)):

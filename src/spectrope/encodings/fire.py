@@ -13,10 +13,11 @@ EPSILON = 1e-6  # Added to the normaliser, as in the authors' listing.
 
 class FIRE(Encoding, name="fire"):
     r"""Adds a bias that a small network computes from the lag, relative to the query's position:
-    :math:`f_h(\psi(i-j)/\psi(\max(L, i)))`.
+    :math:`f_h(\psi(i-j)/(\psi(\max(L, i)) + 10^{-6}))`.
 
-    With :math:`\psi(x) = \ln(|c\,x| + 1)`, any sequence maps into [0, 1]; c and L are trained, and f is a
-    perceptron with one hidden layer of rectified units and an output per head.
+    With :math:`\psi(x) = \ln(|c\,x| + 1)`, lags of the past map into [0, 1], whatever the length; those of
+    the future, where attention is not causal, may exceed 1. c and L are trained, and f is a perceptron with
+    one hidden layer of rectified units and an output per head.
 
     References:
         Functional Interpolation for Relative Positions Improves Long Context Transformers (Li et al., 2024).

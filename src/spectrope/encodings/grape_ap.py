@@ -18,9 +18,9 @@ class GRAPEPath(Encoding, name="grape_ap"):
 
     :math:`p = W_h x` has width w, :math:`\hat p` is p divided by its root mean square, :math:`R_l` turns all
     pairs by l radians, l a token's position, and :math:`m_h` are ALiBi's slopes. If the gate depends only on
-    l, this is `fox` for slopes 1; if it is constant, it is `alibi`. The tests compute both, and RoPE, as
-    products of the group elements named in the paper. Queries are taken to be the last tokens among the keys;
-    the bias is 0 for keys after the query.
+    l, this is `fox` for slopes 1; if it is a constant c, it is `alibi` times :math:`-\ln\sigma(c)`. The
+    tests compute both, and RoPE, as products of the group elements named in the paper. Queries are taken to
+    be the last tokens among the keys; the bias is 0 for keys after the query.
 
     References:
         Group Representational Position Encoding (Zhang et al., 2026), additive, path integral; the authors'

@@ -357,7 +357,8 @@ def _require_one_bias(trial: LawTrial) -> None:
     if encoding.form is not Form.DOT_PLUS_LAG:
         return
     added, of_lags = encoding.bias(ctx), encoding.lag_bias(ctx.lag.double()).movedim(-1, -3)
-    if added is None or relative_error(added.double().tril(), of_lags.tril()) > 1e-3:
+    seen = torch.tril if trial.sizes.causal else torch.clone  # What attention can see.
+    if added is None or relative_error(seen(added.double()), seen(of_lags)) > 1e-3:
         raise ConfigError(
             f"{type(encoding).__name__}.bias adds another bias than its lag_bias, from which spectra and FFT "
             "kernels come; derive from sp.encodings.LagBias and define lag_bias alone."

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.core import require, require_least
+from spectrope.core import ConfigError, require, require_least
 from spectrope.encodings.base import EncodingConfig, LagBias, Tag
 from spectrope.encodings.parts import lookup
 
@@ -15,23 +15,32 @@ from spectrope.encodings.parts import lookup
 def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance: int) -> Int[Tensor, "..."]:
     r"""Bucket of each lag: one per small lag, then logarithmically spaced, one for all larger lags.
 
-    With E buckets for exact lags and as many again for the others, bucket
-    :math:`E + \lfloor E \log(n/E) / \log(D/E) \rfloor` holds lag :math:`n \ge E`, where D is `max_distance`.
-    Logarithms are computed in float32, as in the authors' code, so that lags at bucket boundaries agree.
+    Of N buckets, those of one direction, :math:`E = \lfloor N/2 \rfloor` hold a lag each, and bucket
+    :math:`\min(N - 1, E + \lfloor (N - E) \log(n/E) / \log(D/E) \rfloor)` holds lag :math:`n \ge E`, where D
+    is `max_distance`. Logarithms are computed in float32, as in the authors' code, so that lags at bucket
+    boundaries agree.
 
     Args:
         lag: Query position minus key position, of any shape; a fraction counts as its whole part.
         bidirectional: Whether future lags use the upper half of the buckets, or share bucket 0.
-        n_buckets: Number of buckets.
-        max_distance: Lag from which all share the last bucket.
+        n_buckets: Number of buckets, of both directions.
+        max_distance: Lag at which the logarithmic scale ends; the last bucket begins before it.
+
+    Raises:
+        ConfigError: If a direction has fewer than two buckets, or `max_distance` is none above E.
     """
+    exact = n_buckets // (4 if bidirectional else 2)
+    if exact < 1 or max_distance <= exact:
+        raise ConfigError(
+            f"n_buckets must give a lag of its own to one bucket or more, and max_distance lie above "
+            f"their number; got {n_buckets} and {max_distance}."
+        )
     lag, future = lag.long(), 0
     if bidirectional:
         n_buckets //= 2
         future = (lag < 0) * n_buckets
         lag = lag.abs()
     lag = lag.clamp(min=0)
-    exact = n_buckets // 2
     ratio = lag.clamp(min=exact).float() / exact
     far = exact + (ratio.log() / math.log(max_distance / exact) * (n_buckets - exact)).long()
     return future + torch.where(lag < exact, lag, far.clamp(max=n_buckets - 1))
@@ -57,7 +66,7 @@ class T5(LagBias, name="t5"):
         n_heads: int = 16
         causal: bool = True  # Whether attention is causal; else half of the buckets are for the future.
         n_buckets: int = 32
-        max_distance: int = 128  # Lag from which all share the last bucket, in positions.
+        max_distance: int = 128  # Lag at which the logarithmic scale of the buckets ends, in positions.
         std: float = 0.02  # Standard deviation of the initial entries; T5 itself takes d_model ** -0.5.
 
         def __post_init__(self) -> None:

@@ -116,7 +116,8 @@ def planned_attention(
 ) -> Float[Tensor, "b h i e"]:
     """Attention by a plan, head by head.
 
-    A query that sees no key gets 0 from polynomial heads, and NaN from exact ones.
+    A query that sees no key gets 0 from polynomial heads, and 0 or NaN from exact ones, by what computes
+    them.
 
     Args:
         ctx: The context that the plan was made from; its bounds hold for no other.

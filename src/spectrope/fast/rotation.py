@@ -76,14 +76,22 @@ def visible(x: Tensor, keys: Bool[Tensor, "b j"] | None) -> Tensor:
 
 
 def projected(turned: Rotated, bounds: LogitBounds, heads: list[int], rank: int) -> tuple[Tensor, Tensor]:
-    """Queries and centred keys of some heads, in the `rank` leading coordinates of each head's basis."""
+    """Queries and centred keys of some heads, in the `rank` leading coordinates of each head's basis.
+
+    Products with the basis are formed in float64, head by head: in float32 their errors would grow with the
+    root of the rank, which certificates do not allow for.
+    """
     dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
     q, k, centre = (of_heads(x, heads).to(dtype) for x in (turned.q, turned.k, bounds.centre))
     k = k - centre
     if rank == q.shape[-1]:
         return q, k
-    basis = torch.stack([bounds.basis(head, rank) for head in heads]).to(dtype)
-    return q @ basis, k @ basis
+    bases = [bounds.basis(head, rank).double() for head in heads]
+
+    def leading(x: Tensor) -> Tensor:
+        return torch.stack([(x[:, i].double() @ basis).to(dtype) for i, basis in enumerate(bases)], 1)
+
+    return leading(q), leading(k)
 
 
 def of_heads(x: Float[Tensor, "b h n d"], heads: Sequence[int]) -> Float[Tensor, "b some n d"]:

@@ -44,6 +44,11 @@ def wide(x: Tensor, name: str) -> Tensor:
     return x
 
 
+def rounding(x: Tensor) -> float:
+    """Share of the largest singular value below which others may be rounding of the type of x."""
+    return max(x.shape) * torch.finfo(x.dtype).eps if x.dtype.is_floating_point else 0.0
+
+
 def bad(x: Tensor) -> int:
     """How many entries are NaN or infinite."""
     return int((~torch.isfinite(x)).sum())

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
-from spectrope.spectral.checks import check, is_hermitian, square_pair, wide
+from spectrope.spectral.checks import angles, check, is_hermitian, square_pair, wide
 from spectrope.spectral.logits import masked, ratio, row_centred
 from spectrope.spectral.majorisation import Majorisation, majorises, support_function
 from spectrope.spectral.operator import ToeplitzOperator
@@ -44,10 +44,11 @@ class HadamardContraction:
 def hadamard_contraction(w: Tensor, c: Tensor) -> HadamardContraction:
     r"""Measure how the spectrum of W changes under the entrywise product with C.
 
-    For a correlation matrix C (positive semidefinite, unit diagonal) :math:`W\circ C` is a mean of unitary
-    conjugates of W. Therefore the eigenvalues of W majorise those of :math:`W\circ C` for Hermitian W, the
-    singular values do so weakly for any W, and the field of values shrinks. For any other C these are
-    empirical questions. A unimodular Hermitian C preserves trace and variance and may expand the spectrum.
+    For a correlation matrix C (positive semidefinite, unit diagonal) :math:`W \mapsto W\circ C` is
+    completely positive and keeps trace and identity; for the RoPE kernel it is a mean of unitary conjugates.
+    Therefore the eigenvalues of W majorise those of :math:`W\circ C` for Hermitian W, the singular values do
+    so weakly for any W, and the field of values shrinks. For any other C these are empirical questions. A
+    unimodular Hermitian C preserves trace and variance and may expand the spectrum.
 
     >>> w, c = torch.tensor([[1.0, -1.0], [1.0, -1.0]]), torch.tensor([[1.0, 0.6], [0.6, 1.0]])
     >>> found = hadamard_contraction(w, c)  # not Hermitian: norms contract, the spectral radius grows from 0
@@ -153,7 +154,8 @@ def contracted_symbol(operator: ToeplitzOperator, frequencies: Tensor, theta: Te
         frequencies: Radians per position, with shape (m,).
         theta: Angles, with shape (k,).
     """
-    shifted = theta[:, None] + torch.cat([frequencies, -frequencies])
+    turns = angles(frequencies)
+    shifted = theta.to(torch.float64)[:, None] + torch.cat([turns, -turns])
     return operator.symbol(shifted).mean(1)
 
 

@@ -45,8 +45,9 @@ class EffectShares:
         content: Share of tokens.
         position: Share of positions.
         residual: Share that no sum of the two explains.
-        content_null: Expected share of tokens for states that depend on neither, (W-1)/(n-1).
-        position_null: Expected share of positions, (P-1)/(n-1); (P-1)/(WP-1) for a balanced design.
+        content_null: Expected share of tokens on a balanced design for states that depend on neither,
+            (W-1)/(n-1). On others, where tokens tell something of positions, both expectations are larger.
+        position_null: Expected share of positions likewise, (P-1)/(n-1), which is (P-1)/(WP-1).
     """
 
     content: float

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spectrope.spectral.checks import check, real_matrix
+from spectrope.spectral.checks import check, real_matrix, rounding
 
 
 def interaction_rank(logits: Tensor, tolerance: float = 1e-9) -> int:
@@ -19,7 +19,8 @@ def interaction_rank(logits: Tensor, tolerance: float = 1e-9) -> int:
 
     Args:
         logits: Logit of each pair of contents at each lag, with shape (pairs, lags).
-        tolerance: Singular values below this share of the largest one of the logits count as zero.
+        tolerance: Singular values below this share of the largest one of the logits count as zero, or, where
+            that is larger, below the rounding of the type in which the logits come.
 
     Raises:
         ConfigError: If there is only one pair or one lag.
@@ -28,4 +29,5 @@ def interaction_rank(logits: Tensor, tolerance: float = 1e-9) -> int:
     check(min(table.shape) > 1, f"logits must have 2 pairs and 2 lags or more; got {tuple(table.shape)}.")
     centred = table - table.mean(0) - table.mean(1, keepdim=True) + table.mean()
     largest = torch.linalg.matrix_norm(table, ord=2)
-    return int((torch.linalg.svdvals(centred) > tolerance * largest).sum())
+    least = max(tolerance, rounding(logits))
+    return int((torch.linalg.svdvals(centred) > least * largest).sum())

@@ -42,7 +42,7 @@ class GradientSpectrum:
 
     @property
     def positional_null(self) -> float:
-        """Its mean for gradients that are independent from lag to lag, 1 - 1/N."""
+        """Its mean for independent gradients from lag to lag, of mean 0 and one variance: 1 - 1/N."""
         return 1 - 1 / len(self.lag_energy)
 
     @property

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.spectral.checks import check, real_matrix
+from spectrope.spectral.checks import check, real_matrix, rounding
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ def span_overlap(first: Tensor, second: Tensor, tolerance: float = 1e-9) -> Span
     Args:
         first: Vectors as rows, with shape (n, d).
         second: Likewise, with shape (m, d).
-        tolerance: Relative size below which singular values count as zero.
+        tolerance: Relative size below which singular values count as zero, or, where that is larger, the
+            rounding of the type in which the vectors come.
 
     Raises:
         ConfigError: If the vectors of both do not have one width.
@@ -49,6 +50,7 @@ def span_overlap(first: Tensor, second: Tensor, tolerance: float = 1e-9) -> Span
         one.shape[1] == other.shape[1],
         f"first and second must have one width; got {one.shape[1]} and {other.shape[1]}.",
     )
+    tolerance = max(tolerance, rounding(first), rounding(second))
     a, b = _basis(one, tolerance), _basis(other, tolerance)
     joint = len(_basis(torch.cat([a, b]), tolerance)) if len(a) + len(b) else 0
     cosines = torch.linalg.svdvals(a @ b.T) if len(a) and len(b) else torch.zeros(1)

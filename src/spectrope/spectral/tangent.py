@@ -74,6 +74,7 @@ def tangent_kernel(
     """
     x, q, k = real_matrix(x, "x"), matrix(q, "q"), matrix(k, "k")
     y = x if x_keys is None else real_matrix(x_keys, "x_keys")
+    check(q.shape == k.shape, f"q and k must have one shape; got {tuple(q.shape)} and {tuple(k.shape)}.")
     for name, side in (("x", x), ("x_keys", y)):
         check(len(side) == len(q), f"{name} must have {len(q)} rows, as q and k; got {len(side)}.")
     i, j = _positions(pairs_of_positions, len(x))

@@ -1,5 +1,6 @@
 """Toeplitz part of logits: the nearest Toeplitz matrix, lag effects and shares of energy."""
 
+import math
 from dataclasses import dataclass
 
 import scipy.linalg
@@ -122,7 +123,8 @@ def lag_effects_of_product(q: Tensor, k: Tensor, causal: bool = False) -> LagEff
 
 
 def null_shares(n: int, causal: bool = False) -> ToeplitzShares:
-    """Expected shares for independent entries with mean 0: degrees of freedom of lags over all.
+    """Expected shares for independent entries of one distribution, symmetric about 0: degrees of freedom of
+    lags over all. Entries of different variances have others. `gauge_fixed` is NaN where n is 1.
 
     >>> null_shares(10, causal=True).raw  # 2 / (n + 1)
     tensor(0.1818, dtype=torch.float64)
@@ -132,7 +134,7 @@ def null_shares(n: int, causal: bool = False) -> ToeplitzShares:
     """
     check(n >= 1, f"n must be at least 1; got {n}.")
     lags, pairs = (n, n * (n + 1) // 2) if causal else (2 * n - 1, n**2)
-    gauge_fixed = (lags - 1) / (pairs - n) if pairs > n else 1.0
+    gauge_fixed = (lags - 1) / (pairs - n) if pairs > n else math.nan
     values = torch.tensor([lags / pairs, (lags - 1) / max(pairs - 1, 1), gauge_fixed], dtype=torch.float64)
     return ToeplitzShares(*values)
 

@@ -7,14 +7,14 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from spectrope.core import ConfigError
-from spectrope.stats.interval import Intervals
+from spectrope.stats.interval import Intervals, require_level
 
 
 def mean_intervals(values: Float[np.ndarray, "n *k"], level: float = 0.95) -> Intervals:
     """Student's intervals of means over n examples; undefined where one of the values is.
 
     Raises:
-        ConfigError: If there are fewer than two examples.
+        ConfigError: If there are fewer than two examples, or the level does not lie between 0 and 1.
     """
     if len(values) < 2:
         raise ConfigError(f"an interval over examples needs at least 2 of them; got {len(values)}.")
@@ -43,7 +43,7 @@ def jackknife_intervals(
         level: Nominal coverage of each interval.
 
     Raises:
-        ConfigError: If there are fewer than two groups.
+        ConfigError: If there are fewer than two groups, or the level does not lie between 0 and 1.
 
     References:
         The Jackknife and Bootstrap (Shao and Tu, 1995), Sec. 2.3.
@@ -60,6 +60,7 @@ def jackknife_intervals(
 def _t_intervals(
     estimate: np.ndarray, error: np.ndarray, degrees: int, level: float, method: str
 ) -> Intervals:
+    require_level(level)
     half = stats.t.ppf((1 + level) / 2, degrees) * error
     ends = (np.asarray(value) for value in (estimate, estimate - half, estimate + half))
     return Intervals(**dict(zip(("estimate", "low", "high"), ends, strict=True)), level=level, method=method)

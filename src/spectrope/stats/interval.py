@@ -9,6 +9,16 @@ from jaxtyping import Float
 from spectrope.core import ConfigError
 
 
+def require_level(level: float) -> None:
+    """Refuse a coverage that is none.
+
+    Raises:
+        ConfigError: If it does not lie between 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise ConfigError(f"level must lie between 0 and 1, such as 0.95; got {level:g}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     """An estimate with its interval, all in the unit of the quantity estimated.
@@ -17,7 +27,7 @@ class Interval:
         estimate: The estimate.
         low: Lower end.
         high: Upper end.
-        level: Probability with which the interval covers the true value.
+        level: Nominal probability with which the interval covers the true value.
         method: Name of the method, such as "percentile bootstrap over examples".
     """
 
@@ -36,7 +46,7 @@ class Intervals:
         estimate: Estimates, of any shape.
         low: Lower ends, of the same shape.
         high: Upper ends, of the same shape.
-        level: Coverage of each single interval, not of all together.
+        level: Nominal coverage of each single interval, not of all together.
         method: Name of the method.
     """
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import stats
 
 from spectrope.core import ConfigError
-from spectrope.stats.interval import Interval, Intervals
+from spectrope.stats.interval import Interval, Intervals, require_level
 
 GAMMA = 0.001  # Chance that the number of discordant pairs is outside of its interval.
 NUISANCE = 101  # Grid points of the unknown share.
@@ -24,11 +24,19 @@ class Discordance:
         lost: Number of examples that only the first classifier gets right, of any shape.
         gained: Number of examples that only the second gets right, of the same shape.
         n: Number of examples.
+
+    Raises:
+        ConfigError: If a count is negative, or two of them exceed the number of examples.
     """
 
     lost: Int[np.ndarray, "*k"]
     gained: Int[np.ndarray, "*k"]
     n: int
+
+    def __post_init__(self) -> None:
+        lost, gained = np.asarray(self.lost), np.asarray(self.gained)
+        if lost.size and (min(lost.min(), gained.min()) < 0 or (lost + gained).max() > self.n):
+            raise ConfigError(f"{lost} lost and {gained} gained are no counts of {self.n} examples.")
 
     @classmethod
     def of(cls, first: Bool[np.ndarray, "*#k n"], second: Bool[np.ndarray, "*#k n"]) -> "Discordance":
@@ -54,6 +62,7 @@ def difference_intervals(pairs: Discordance, level: float = 0.95) -> Intervals:
         Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired Data
         (Bonett and Price, 2012), Eq. 6.
     """
+    require_level(level)
     centre, error = _adjusted(pairs)
     half = stats.norm.ppf((1 + level) / 2) * error
     low, high = np.maximum(centre - half, -1.0), np.minimum(centre + half, 1.0)
@@ -64,6 +73,7 @@ def difference_intervals(pairs: Discordance, level: float = 0.95) -> Intervals:
 
 def lower_bounds(pairs: Discordance, level: float = 0.95) -> Float[np.ndarray, "*k"]:
     """One-sided lower bounds of the differences, as fractions, from the same approximation."""
+    require_level(level)
     centre, error = _adjusted(pairs)
     return np.maximum(centre - stats.norm.ppf(level) * error, -1.0)
 
@@ -92,15 +102,18 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
         excess: Difference of the two shares, from -1 to 1.
 
     Raises:
-        ConfigError: If there is no pair, or there are fewer than `lost + gained`.
+        ConfigError: If there is no pair, there are fewer than `lost + gained`, one of these is negative, or
+            `excess` does not lie from -1 to 1.
 
     References:
         Equivalence Test and Confidence Interval for the Difference in Proportions for the Paired-Sample
         Design (Tango, 1998); P Values Maximized over a Confidence Set for the Nuisance Parameter (Berger and
         Boos, 1994).
     """
-    if n < max(1, lost + gained):
+    if n < max(1, lost + gained) or min(lost, gained) < 0:
         raise ConfigError(f"{n} pairs cannot hold {lost} lost and {gained} gained; at least 1 is needed.")
+    if not -1 <= excess <= 1:
+        raise ConfigError(f"excess must lie from -1 to 1; got {excess:g}.")
     fewest, highest = _discordant(lost + gained, n)
     least, most = max(abs(excess), fewest), min(1.0, highest)
     if least > most:
@@ -143,7 +156,15 @@ def _discordant(k: int, n: int) -> tuple[float, float]:
 
 
 def net_loss_interval(lost: int, gained: int, n: int, level: float = 0.95) -> Interval:
-    """The differences of the two shares that neither of these tests rejects."""
+    r"""The differences of the two shares that neither of these tests rejects.
+
+    Since their p-values are at least :math:`\gamma = 0.001`, it is all of [-1, 1] from a level of 0.998 on.
+
+    Raises:
+        ConfigError: If `net_loss_p` refuses the counts, or the level does not lie between 0 and 1.
+    """
+    require_level(level)
+    net_loss_p(lost, gained, n, 0.0)
     alpha, net = (1 - level) / 2, (lost - gained) / n
 
     def edge(side: int, end: float) -> float:

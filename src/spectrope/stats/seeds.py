@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from spectrope.core import ConfigError
-from spectrope.stats.interval import Interval
+from spectrope.stats.interval import Interval, require_level
 
 MIN_SEEDS = 6  # The smallest n at which n of n has a two-sided sign-test p-value (2 ** (1 - n)) below 0.05.
 
@@ -37,8 +37,9 @@ def seed_proportion(shown: list[bool], level: float = 0.95) -> SeedProportion:
     """Whether the majority of training runs shows an effect; one entry of `shown` per seed.
 
     Raises:
-        ConfigError: If there is no run at all.
+        ConfigError: If there is no run at all, or the level does not lie between 0 and 1.
     """
+    require_level(level)
     if not shown:
         raise ConfigError("a statement across seeds needs at least one run; got none.")
     count, n = sum(shown), len(shown)
@@ -55,8 +56,9 @@ def t_interval(values: Float[np.ndarray, " s"], level: float = 0.95) -> Interval
     """Student's interval of the mean over seeds.
 
     Raises:
-        ConfigError: If there are fewer than two values.
+        ConfigError: If there are fewer than two values, or the level does not lie between 0 and 1.
     """
+    require_level(level)
     _check(values)
     error = float(stats.sem(values))
     half = float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * error

@@ -244,3 +244,11 @@ class TestCLEX:
     def test_a_head_of_one_pair_is_refused(self):
         with pytest.raises(ConfigError, match="NTK-aware scaling needs two pairs"):
             CLEX().build(2)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, math.nan, math.inf])
+def test_yarn_refuses_a_gain_that_leaves_no_logits(factor):
+    with pytest.raises(ConfigError, match="attention_factor must be positive and finite"):
+        YaRN(attention_factor=factor)
+    with pytest.raises(ConfigError, match="factor must be"):
+        YaRN(factor=factor)

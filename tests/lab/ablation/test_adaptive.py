@@ -9,7 +9,7 @@ from tests.lab.ablation.test_heads import answering, loud_tokens
 from spectrope.core.errors import ConfigError
 from spectrope.core.progress import Progress
 from spectrope.lab.ablation import adaptive
-from spectrope.lab.ablation.adaptive import adaptive_sweep
+from spectrope.lab.ablation.adaptive import Ledger, adaptive_sweep
 from spectrope.lab.ablation.protocols import Protocol
 from spectrope.lab.ablation.sweep import sweep
 from spectrope.stats.sequential import TargetPrecision, Threshold
@@ -18,6 +18,13 @@ from spectrope.stats.sequential import TargetPrecision, Threshold
 def exact_drops(model, data, **protocol):
     found = sweep(model, data, protocol=Protocol(**protocol))
     return [row.drop for row in found.drops()]
+
+
+def test_shares_of_right_answers_are_averaged_as_they_are():
+    ledger = Ledger.blank(2, 8, Threshold(0.05), 0.05, dtype=np.float64)
+    ledger.enter(np.stack([np.full(8, 1.0), np.full(8, 0.5), np.full(8, 0.25)]))
+    found = ledger.summary(2, 0.95, simultaneous=False)
+    assert [drop.drop.estimate for drop in found.drops] == [50.0, 75.0]
 
 
 def test_heads_are_decided_rightly_with_fewer_forwards():

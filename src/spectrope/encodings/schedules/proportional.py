@@ -15,7 +15,8 @@ class Proportional(Schedule, name="proportional"):
     r"""Keeps the highest frequencies and sets the others to zero:
     :math:`\omega_j = \mathrm{base}^{-2j/d}\,[j < \lfloor p\,d/2 \rfloor]`.
 
-    The first :math:`\lfloor p\,d/2 \rfloor` pairs rotate; the others carry only content.
+    The first :math:`\lfloor p\,d/2 \rfloor` pairs rotate; the others carry only content. The product is that
+    of floating-point numbers, as in transformers: 0.29 of 100 pairs are 28.
 
     References:
         Round and Round We Go! What Makes Rotary Positional Encodings Useful? (Barbero et al., 2024).

@@ -15,9 +15,9 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 class YaRN(Schedule, name="yarn"):
     r"""Slows pairs that complete few turns within the trained length, with a ramp in between.
 
-    :math:`\omega_j = (\gamma_j + (1 - \gamma_j)/s)\,\mathrm{base}^{-2j/d}`, with a ramp :math:`\gamma_j` from
-    1 (more than `beta_fast` turns in the trained length) to 0 (fewer than `beta_slow`). Queries and keys are
-    multiplied by `attention_factor`, by default :math:`0.1 \ln s + 1`.
+    :math:`\omega_j = (\gamma_j + (1 - \gamma_j)/s)\,\mathrm{base}^{-2j/d}`, with a ramp :math:`\gamma_j`
+    from 1 (more than `beta_fast` turns in the trained length) to 0 (fewer than `beta_slow`), which begins at
+    pair 0 or later. Queries and keys are multiplied by `attention_factor`, by default :math:`0.1 \ln s + 1`.
 
     References:
         YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023); the ramp
@@ -37,6 +37,9 @@ class YaRN(Schedule, name="yarn"):
         require_least(self, 1, "factor", "trained_length")
         require(self.beta_slow > 0, self, "beta_slow", "positive")
         require(self.beta_fast >= self.beta_slow, self, "beta_fast", "at least beta_slow")
+        require(math.isfinite(self.factor), self, "factor", "finite")
+        usable = self.attention_factor is None or 0 < self.attention_factor < math.inf
+        require(usable, self, "attention_factor", "positive and finite")
 
     @property
     def gain(self) -> float:

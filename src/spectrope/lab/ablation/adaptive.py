@@ -223,7 +223,7 @@ class Ledger:
 
     def _drop(self, i: int, n_heads: int, level: float) -> AdaptiveDrop:
         used = int(self.used[i])
-        estimate = 100 * float(self.differences[i].sum(dtype=np.int64)) / used
+        estimate = 100 * float(self.differences[i].sum(dtype=np.float64)) / used
         low, high = 100 * float(self.low[i]), 100 * float(self.high[i])
         method = "betting, any time, without replacement"
         interval = Interval(estimate=estimate, low=low, high=high, level=level, method=method)

@@ -31,7 +31,8 @@ class EncodingKernel:
         heads: Numbers of the heads, from 0.
         kind: "bias": :math:`b_h(i-j)` in logit units, lags of the past extended evenly to the future where
             attention is causal, else the symmetric part. "rotation": the mean
-            :math:`\frac1m\sum_t\cos((i-j)\theta_t)` over frequencies, what rotation makes of equal content.
+            :math:`\frac1m\sum_t\cos((i-j)\theta_t)` over frequencies, what rotation makes of equal content,
+            without the gain of schedules such as YaRN's, which multiplies it by its square.
             "product": the same for other encodings of queries and keys, the mean logit of equal content in
             random directions over that without positions, such as :math:`\alpha G_e + J`. "input": the
             product of two input terms over that of one with itself, the logits of an isotropic form.

@@ -28,7 +28,7 @@ STILL = torch.zeros(1, dtype=torch.float64)  # The frequency of what does not tu
 
 @dataclass(frozen=True, eq=False)
 class HeadLearning:
-    r"""One head. M is its form :math:`W_Q^\top W_K`, over the square root of the heads' width.
+    r"""One head. M is its form :math:`W_Q^\top W_K`, which logits divide by the square root of its width.
 
     Args:
         frequencies: Frequencies of its rotation in radians per token, with shape (m,); only 0 without a

@@ -23,8 +23,9 @@ class StateShares:
         content: Share of the token.
         position: Share of its position.
         residual: Share that no sum of the two explains.
-        content_null: Expected share of content for states that depend on neither.
-        position_null: Expected share of position for such states.
+        content_null: Expected share of content for states that depend on neither, if tokens and positions
+            were balanced; it is larger the more tokens tell of positions.
+        position_null: Expected share of position for such states, likewise.
     """
 
     content: Interval | None

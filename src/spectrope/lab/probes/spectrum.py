@@ -48,7 +48,7 @@ class LayerSpectrum:
             undefined.
         tests: Of `toeplitz`, a record per head; None where logits depend on content beyond the product, so
             that there is nothing to permute.
-        toeplitz_null: Mean of `toeplitz` for independent entries.
+        toeplitz_null: Mean of `toeplitz` for independent entries of one distribution, symmetric about 0.
         bands: Per head, or None without a steady rotation of all coordinates.
         lags: The lags of `kernel`, in positions, with shape (lags,).
         kernel: Lag effects beside row effects in logit units, mean 0 over lags, of shape (heads, lags).

@@ -81,7 +81,7 @@ class LayerTerms:
         layer: Number of the layer, from 0.
         n: Positions measured.
         lags: Lags in positions.
-        toeplitz_null: Mean Toeplitz share of independent entries.
+        toeplitz_null: Mean Toeplitz share of independent entries of one distribution, symmetric about 0.
         heads: A record per head; empty where `reason` says why.
         reason: Why logits have no such terms; empty where they have.
     """

@@ -8,6 +8,8 @@ from tests.figures.synthetic import make_run
 from tests.front.made import SMALL
 
 import spectrope as sp
+from spectrope.cli import main
+from spectrope.console.terminal import console
 from spectrope.core.errors import SpectropeWarning, StoreError
 from spectrope.front.runs import listing
 from spectrope.lab.runs import run_for
@@ -74,6 +76,22 @@ def test_a_run_with_a_value_of_another_type_is_named_and_the_others_are_listed(t
     ((path, reason),) = left_out
     assert path == broken.path
     assert reason == "its configuration or one of its tables is damaged: a value has another type."
+
+
+def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path, monkeypatch, capsys):
+    base = {**NAMES, "seed": 0, "training": {"epochs": 3}}
+    models = ({"dropout": 0.1, "encoding": {"base": 10.0}}, {"dropout": 0.3, "encoding": {"base": 10.0}})
+    first, second = (open_run(tmp_path, base | {"model": model}, 1) for model in models)
+    other = open_run(tmp_path, base | {"model": models[0], "seed": 1}, 1)
+    listed, _ = listing(tmp_path)
+    told = dict(listed.select("run", "settings").rows())
+    assert told == {first.id: "dropout 0.1", second.id: "dropout 0.3", other.id: ""}
+    monkeypatch.setattr(console, "width", 80)
+    assert main(["runs", "--runs", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "scale mini, condition controlled" in printed
+    assert "dropout 0.3" in printed
+    assert "held-out %" in printed
 
 
 def test_a_configuration_that_json_has_no_words_for_is_no_run(tmp_path):

@@ -1,7 +1,7 @@
 """List the runs of a folder, and collect runs in one table."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ SCHEMA: dict[str, Any] = {
     "seconds": pl.Float64,
     "path": pl.String,
 }
+IDENTITY = ("laboratory", "task", "encoding", "scale", "condition", "seed", "tuning", "epochs", "n_train")
 SCORES = {"train": "train_accuracy", "test": "test_accuracy", "ceiling": "bayes_accuracy"}
 
 
@@ -138,17 +139,45 @@ def listing(folder: str | Path) -> tuple[pl.DataFrame, list[tuple[Path, str]]]:
     """Table of all runs in a folder, finished or not, and the other folders with the reason why each is not a
     run.
 
+    The columns are those of `table`, and `settings`: for runs that are alike in all that names them, the
+    fields of their configurations in which they differ.
+
     Raises:
         StoreError: If there is no such folder.
     """
     readable, broken = survey(folder)
-    rows = [pl.DataFrame(schema=SCHEMA)]
+    rows, fields = [pl.DataFrame(schema=SCHEMA)], list[Mapping[str, Any]]()
     for run in readable:
         try:
             rows.append(_frame(run))
+            fields.append(_flat(run.config))
         except SpectropeError as error:
             broken.append((run.path, str(error)))
-    return pl.concat(rows), broken
+    listed = pl.concat(rows)
+    return listed.with_columns(pl.Series("settings", _settings(listed, fields), pl.String)), broken
+
+
+def _settings(listed: pl.DataFrame, fields: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where runs of one name differ, run by run; empty for a run that has a name of its own."""
+    named: dict[tuple[Any, ...], list[int]] = {}
+    for place, name in enumerate(listed.select(IDENTITY).rows()):
+        named.setdefault(name, []).append(place)
+    told = [""] * len(fields)
+    for places in (places for places in named.values() if len(places) > 1):
+        names = sorted(set().union(*(fields[place] for place in places)))
+        differing = [name for name in names if len({repr(fields[place].get(name)) for place in places}) > 1]
+        for place in places:
+            known = [name for name in differing if name in fields[place]]
+            told[place] = ", ".join(f"{name.rpartition('.')[2]} {fields[place][name]}" for name in known)
+    return told
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The fields of a configuration and of those in it, by their path."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
 
 
 def _frame(run: Run) -> pl.DataFrame:

@@ -51,14 +51,19 @@ class Runs:
         listed, broken = listing(self.runs)
         held_out = pl.col("test").map_elements("{:.1f}".format, return_dtype=pl.String)
         result = pl.when("finished").then(held_out).otherwise(pl.lit("unfinished")).alias("held-out %")
-        names = ("run", "task", "encoding", "scale", "condition", "seed")
+        names = ["run", "task", "encoding", "scale", "condition", "seed"]
         told = [name for name in ("epochs", "n_train") if listed[name].n_unique() > 1]
-        shown = listed.select(*names, "precision", result, *told)
-        precisions = listed["precision"].drop_nulls().unique().to_list()
-        if len(precisions) <= 1:  # Said once, so that the table fits 80 columns.
-            frame("".join(f"matrix products in {one}" for one in precisions), shown.drop("precision"))
+        precisions, once = listed["precision"].drop_nulls().unique().to_list(), list[str]()
+        if listed["settings"].str.len_chars().sum():
+            once = [name for name in ("scale", "condition") if listed[name].n_unique() == 1]
+            names.insert(names.index("encoding") + 1, "settings")
+        said = [f"{name} {listed[name][0]}" for name in once]  # Once, so that the table fits 80 columns.
+        if len(precisions) > 1:
+            names.append("precision")
         else:
-            frame("", shown)
+            said += [f"matrix products in {one}" for one in precisions]
+        shown = listed.select(*(name for name in names if name not in once), result, *told)
+        frame(", ".join(said), shown)
         if self.json:
             print_json(listed.to_dicts())
         for path, reason in broken:

@@ -179,7 +179,7 @@ def test_buckets_follow_their_formula_also_in_odd_numbers(n_buckets, max_distanc
 
 @pytest.mark.parametrize(("n_buckets", "max_distance"), [(32, 16), (32, 8), (1, 128)])
 def test_buckets_that_no_scale_has_are_refused(n_buckets, max_distance):
-    with pytest.raises(ConfigError, match="max_distance lie above"):
+    with pytest.raises(ConfigError, match="max_distance must exceed the number of buckets"):
         t5_bucket(torch.arange(3), bidirectional=False, n_buckets=n_buckets, max_distance=max_distance)
 
 

@@ -12,6 +12,7 @@ from spectrope.cli import main
 from spectrope.console.terminal import console
 from spectrope.core.errors import SpectropeWarning, StoreError
 from spectrope.front.runs import listing
+from spectrope.grokking import GrokExperiment, ModularConfig
 from spectrope.lab.runs import run_for
 from spectrope.store import load_run, open_run
 
@@ -92,6 +93,16 @@ def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path, monkeypatch
     assert "scale mini, condition controlled" in printed
     assert "dropout 0.3" in printed
     assert "held-out %" in printed
+
+
+def test_runs_of_other_laboratories_have_no_scale(tmp_path, capsys):
+    for fraction in (0.3, 0.25):
+        experiment = GrokExperiment(task=ModularConfig(p=5, fraction=fraction))
+        run_for(experiment, tmp_path)
+    assert main(["runs", "--runs", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "None" not in printed
+    assert "fraction 0.25" in printed
 
 
 def test_a_configuration_that_json_has_no_words_for_is_no_run(tmp_path):

@@ -26,6 +26,13 @@ def test_one_lag_has_no_interaction_to_measure():
         interaction_rank(torch.zeros(5, 1))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_hides_no_interaction_that_is_large(dtype):
+    table = torch.zeros(200, 150)
+    table[:4, :4] = 100 * torch.eye(4)
+    assert interaction_rank(table.to(dtype)) == 4
+
+
 def test_rounding_in_float32_is_no_interaction():
     draw = torch.Generator().manual_seed(0)
     content, bias = torch.randn(50, 1, generator=draw), torch.randn(30, generator=draw)

@@ -24,7 +24,7 @@ def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance:
         lag: Query position minus key position, of any shape; a fraction counts as its whole part.
         bidirectional: Whether future lags use the upper half of the buckets, or share bucket 0.
         n_buckets: Number of buckets, of both directions.
-        max_distance: Lag at which the logarithmic scale ends; the last bucket begins before it.
+        max_distance: Lag at which the logarithmic scale ends; the last bucket begins no later than there.
 
     Raises:
         ConfigError: If a direction has fewer than two buckets, or `max_distance` is none above E.
@@ -32,8 +32,8 @@ def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance:
     exact = n_buckets // (4 if bidirectional else 2)
     if exact < 1 or max_distance <= exact:
         raise ConfigError(
-            f"n_buckets must give a lag of its own to one bucket or more, and max_distance lie above "
-            f"their number; got {n_buckets} and {max_distance}."
+            f"max_distance must exceed the number of buckets with a lag each ({exact}, and at least 1); got "
+            f"{max_distance} with {n_buckets} buckets."
         )
     lag, future = lag.long(), 0
     if bidirectional:

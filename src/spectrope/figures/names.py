@@ -85,8 +85,28 @@ def _telling_fields(flat: Sequence[Mapping[str, Any]], keys: Sequence[tuple]) ->
 
 
 def _extended(name: str, fields: Mapping[str, Any], extra: Sequence[str]) -> str:
-    parts = [f"{field.rsplit('.', 1)[-1]} {fields[field]}" for field in extra if field in fields]
-    return ", ".join([name, *parts])
+    return ", ".join([name, *_stated(fields, extra)])
+
+
+def _stated(fields: Mapping[str, Any], extra: Sequence[str]) -> list[str]:
+    """Some fields by the last part of their names."""
+    return [f"{field.rsplit('.', 1)[-1]} {fields[field]}" for field in extra if field in fields]
+
+
+def differences(configs: Sequence[Mapping[str, Any]], names: Sequence[Any]) -> list[str]:
+    """The fields in which each run differs from others of its name; empty where it does not.
+
+    Args:
+        configs: Of the runs.
+        names: By which they go.
+    """
+    flat, told = [dict(_flatten(config)) for config in configs], [""] * len(configs)
+    for name in dict.fromkeys(names):
+        places = [place for place, one in enumerate(names) if one == name]
+        fields = _telling_fields([flat[place] for place in places], [(name,)] * len(places))
+        for place in places:
+            told[place] = ", ".join(_stated(flat[place], fields))
+    return told
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """List the runs of a folder, and collect runs in one table."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from spectrope.core import SpectropeError, SpectropeWarning, StoreError, require_type
+from spectrope.figures.names import differences
 from spectrope.lab import DECODER, MARK, OWN, fullest, has_diverged
 from spectrope.store import Run, survey
 
@@ -146,38 +147,16 @@ def listing(folder: str | Path) -> tuple[pl.DataFrame, list[tuple[Path, str]]]:
         StoreError: If there is no such folder.
     """
     readable, broken = survey(folder)
-    rows, fields = [pl.DataFrame(schema=SCHEMA)], list[Mapping[str, Any]]()
+    rows, configs = [pl.DataFrame(schema=SCHEMA)], list[Mapping[str, Any]]()
     for run in readable:
         try:
             rows.append(_frame(run))
-            fields.append(_flat(run.config))
+            configs.append(run.config)
         except SpectropeError as error:
             broken.append((run.path, str(error)))
     listed = pl.concat(rows)
-    return listed.with_columns(pl.Series("settings", _settings(listed, fields), pl.String)), broken
-
-
-def _settings(listed: pl.DataFrame, fields: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where runs of one name differ, run by run; empty for a run that has a name of its own."""
-    named: dict[tuple[Any, ...], list[int]] = {}
-    for place, name in enumerate(listed.select(IDENTITY).rows()):
-        named.setdefault(name, []).append(place)
-    told = [""] * len(fields)
-    for places in (places for places in named.values() if len(places) > 1):
-        names = sorted(set().union(*(fields[place] for place in places)))
-        differing = [name for name in names if len({repr(fields[place].get(name)) for place in places}) > 1]
-        for place in places:
-            known = [name for name in differing if name in fields[place]]
-            told[place] = ", ".join(f"{name.rpartition('.')[2]} {fields[place][name]}" for name in known)
-    return told
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The fields of a configuration and of those in it, by their path."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return flat
+    settings = differences(configs, listed.select(IDENTITY).rows())
+    return listed.with_columns(pl.Series("settings", settings, pl.String)), broken
 
 
 def _frame(run: Run) -> pl.DataFrame:

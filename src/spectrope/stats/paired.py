@@ -158,7 +158,7 @@ def _discordant(k: int, n: int) -> tuple[float, float]:
 def net_loss_interval(lost: int, gained: int, n: int, level: float = 0.95) -> Interval:
     r"""The differences of the two shares that neither of these tests rejects.
 
-    Since their p-values are at least :math:`\gamma = 0.001`, it is all of [-1, 1] from a level of 0.998 on.
+    Since their p-values are at least :math:`\gamma = 0.001`, it is all of [-1, 1] at levels above 0.998.
 
     Raises:
         ConfigError: If `net_loss_p` refuses the counts, or the level does not lie between 0 and 1.

@@ -24,7 +24,7 @@ from spectrope.study.quantities import Quantity
 from spectrope.study.rows import StudyRow
 
 BEYOND = "Beyond Progress Measures (arXiv 2504.03162)"
-ABSTRACT = f"{BEYOND}, abstract, the only part of the text at hand"
+ABSTRACT = f"{BEYOND}, by its abstract, its public code, and a summary of the text, which is not at hand"
 NOT_AT_HAND = "its numbers are not at hand"
 SIDES = (40, 50, 60, 67)  # The paper's k, at p = 97.
 PAPER_P = 97
@@ -50,6 +50,7 @@ class GrokClaim(Claim):
     paper = NOT_AT_HAND
 
     def setting(self, scale: str) -> str:
+        """As the claim's runs on random pairs have it."""
         one = base(scale, 0)
         task, training = one.task, one.training
         return (

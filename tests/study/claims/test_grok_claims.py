@@ -98,8 +98,10 @@ def test_what_weight_decay_does_without_grokking_is_shown_for_comparison():
     (few,) = (one for one in verdict.findings if one.part.for_comparison)
     assert few.evidence.interval.estimate == pytest.approx(0.2)
     assert verdict.word == "reproduced"
-    told = "from fewer random pairs, which reach a test accuracy of 9.0 %, unevenness changes by +0.20 ["
+    told = "from fewer random pairs (test accuracy 9.0 %) unevenness changes by +0.20 ["
     assert verdict.headline.part.beside.startswith(told)
+    usual, few = (GrokUniformity().arms("described", "mini", 12)[name].task for name in ("decay", FEW))
+    assert few.fraction < 0.6 * usual.fraction
 
 
 def test_at_the_paper_s_modulus_the_square_leaves_enough_pairs_and_is_compared_with_random_ones():

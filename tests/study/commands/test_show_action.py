@@ -16,7 +16,8 @@ def rows(tmp_path, monkeypatch):
     """Rows under `controlled` in which MLA is 20 points behind."""
     monkeypatch.setattr(console, "width", 100)
     made = rows_of(
-        LatentAttention(), lambda arm, seed: {"test": 70.0 + 20.0 * (arm == "distance/rope") + jitter(seed)}
+        LatentAttention(),
+        lambda arm, seed: {"test": 70.0 + (20.0 + 0.01 * jitter(seed)) * (arm == "distance/rope")},
     )
     stored = StudyRows(tmp_path / "mini.jsonl")
     for row in made:
@@ -32,7 +33,7 @@ def test_a_claim_is_shown_in_thirty_lines(rows, capsys):
     assert "Decided by: Task 1, RoPE minus MLA, held-out accuracy in points." in " ".join(printed.split())
     assert "contradicted" in printed
     assert "Beside the effect" not in printed
-    assert "20.0 [20.0 to 20.0]" in printed or "20.0 points in each of 6 seeds" in " ".join(printed.split())
+    assert "20.0 [20.0 to 20.0]" in printed
 
 
 def test_what_the_effect_does_not_tell_is_shown_beside_it(tmp_path, capsys):

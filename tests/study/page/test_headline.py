@@ -1,12 +1,16 @@
 """What is told of a verdict beside its word."""
 
-import pytest
-from tests.study.made import rows_of
+from dataclasses import replace
 
+import pytest
+from tests.study.made import row, rows_of
+
+from spectrope.study.claims.grok_med import GrokMed
 from spectrope.study.claims.latent_attention import LatentAttention
 from spectrope.study.claims.rope_with_absolute import RoPEWithAbsolute
 from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.page.headline import headline_note, without_one_seed
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 
@@ -61,6 +65,20 @@ def test_an_effect_is_named_where_the_reason_is_about_another_part():
     reason = "not testable here: its premise has no run that counts: RoPE alone, gap in layer 0"
     assert headline_note(verdict).startswith(f"{reason} (exploratory: 5.0 [")
     assert headline_note(verdict).endswith("points, n = 6 for RoPE + absolute, gap in layer 0)")
+
+
+def test_notes_that_a_reason_quotes_are_not_cut():
+    claim = GrokMed()
+    rows = StudyRows.of(row(one, test=50.0, tables={}) for one in claim.plan("described", "mini", (0,)))
+    verdict = replace(
+        claim.judge(rows, "described"),
+        word="not testable here",
+        reason="1 of at least 6 seeds for x (strongest rival: y; strength 0.5); 3 runs left out; 4 of 6 "
+        "planned runs to do",
+    )
+    assert headline_note(verdict) == (
+        "not testable here: 1 of at least 6 seeds for x (strongest rival: y; strength 0.5)"
+    )
 
 
 def test_what_a_claim_does_not_predict_is_not_against_it():

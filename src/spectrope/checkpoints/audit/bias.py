@@ -28,6 +28,11 @@ class Buckets:
     n_buckets: int
     max_distance: int
 
+    @property
+    def has_scale(self) -> bool:
+        """Whether the maximal distance lies beyond the lags with a bucket each, so that others have one."""
+        return self.max_distance > self.n_buckets // (4 if self.bidirectional else 2)
+
     def of(self, lag: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
         """Bucket of each lag."""
         return t5_bucket(
@@ -301,9 +306,7 @@ def _first_of_each(
 
 def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], within: float) -> bool:
     """Whether lags have equal biases exactly where they have equal buckets."""
-    if buckets.max_distance <= buckets.n_buckets // (4 if buckets.bidirectional else 2):
-        return False
-    if not _is_one_each(buckets, lag, table, within):
+    if not (buckets.has_scale and _is_one_each(buckets, lag, table, within)):
         return False
     by_bucket, _ = _first_of_each(buckets, lag, table)
     apart = torch.cdist(by_bucket, by_bucket, p=math.inf).fill_diagonal_(math.inf)

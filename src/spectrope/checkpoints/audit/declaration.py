@@ -159,7 +159,8 @@ def _buckets(declaration: Declaration, stack: str) -> Buckets | None:
         return None
     reach = declaration.get("relative_attention_max_distance") or 128
     decodes = stack == "decoder" or bool(declaration.get("is_decoder"))
-    return Buckets(not decodes, int(n_buckets), int(reach))
+    buckets = Buckets(not decodes, int(n_buckets), int(reach))
+    return buckets if buckets.has_scale else None
 
 
 def _llama4_growth(declaration: Declaration, kind: str, length: int) -> float | None:

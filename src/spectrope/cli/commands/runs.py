@@ -57,7 +57,9 @@ class Runs:
         if listed["settings"].str.len_chars().sum():
             once = [name for name in ("scale", "condition") if listed[name].n_unique() == 1]
             names.insert(names.index("encoding") + 1, "settings")
-        said = [f"{name} {listed[name][0]}" for name in once]  # Once, so that the table fits 80 columns.
+            names = [name for name in names if listed[name].null_count() < len(listed)]
+        # What is the same for all is said once, so that the table fits 80 columns.
+        said = [f"{name} {listed[name][0]}" for name in once if name in names]
         if len(precisions) > 1:
             names.append("precision")
         else:

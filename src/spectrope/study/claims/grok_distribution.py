@@ -47,8 +47,8 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
         "that on all pairs that do not train: those of the hole, and those outside that were not drawn, so "
         "that the two arms of a comparison are tested on different pairs. Where a large hole leaves fewer "
         "pairs to train on, it is compared with as many random ones, else with the runs on random pairs "
-        "themselves, as the square is at modulus 97. All runs spend the same steps, and what is not "
-        "answered by then may be later. Paired by seed, Student's t."
+        "themselves, as the square is at modulus 97. All runs spend the same steps; pairs that are "
+        "not answered at their end might be with more. Paired by seed, Student's t."
     )
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:

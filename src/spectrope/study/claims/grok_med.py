@@ -32,7 +32,7 @@ class GrokMed(GrokClaim, name="grok-med"):
         "a novel, concise, and effective progress measure that could trace the changes in test loss more "
         "accurately"
     )
-    source = f"{ABSTRACT}, which names no earlier measure: those compared here are our choice"
+    source = f"{ABSTRACT}; the earlier measures compared here are our choice"
     prediction = "|rho(MED, test loss)| − |rho(m, test loss)| ≥ 0.05 for every earlier measure m"
     test = (
         "Addition learned from random pairs, one layer. rho is Spearman's correlation over the evaluations "

@@ -13,7 +13,10 @@ from spectrope.study.quantities import Seen, difference
 from spectrope.study.verdict import Part
 
 FITTED = 99.0  # Percent of the training pairs, from which on weight decay dominates the loss.
-FEW = "few pairs"  # The arm with as many random pairs as the largest square leaves.
+FEW, FEWER = (
+    "few pairs",
+    0.9,
+)  # The arm with as many random pairs as the widest strip leaves, if clearly fewer.
 CHANGE = 0.1  # Smallest change of unevenness of interest, which goes from 0 to 1.
 
 
@@ -44,9 +47,10 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
     )
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
-        usual, few = base(scale, seed), as_many("square", max(SIDES), scale, seed)
+        usual, few = base(scale, seed), as_many("strip", max(SIDES), scale, seed)
         arms = {"decay": usual, "free": base(scale, seed, weight_decay=0.0)}
-        return arms if few == usual else arms | {FEW: few}
+        is_fewer = few.task.fraction < FEWER * usual.task.fraction
+        return arms | {FEW: few} if is_fewer else arms
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         uneven = last("unevenness")
@@ -84,17 +88,17 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
 
 
 def _from_few(seen: Seen) -> str:
-    """What weight decay does where training pairs are too few to grok; empty with fewer than two seeds."""
+    """What weight decay does with fewer training pairs; empty with fewer than two seeds."""
     values = seen.values(FEW, rise("unevenness"))
     if len(values) < 2:
         return ""
     one = t_interval(np.array(list(values.values())))
     return (
-        f"from fewer random pairs, {_reached(seen)}, unevenness changes by {one.estimate:+.2f} "
+        f"from fewer random pairs ({_reached(seen)}) unevenness changes by {one.estimate:+.2f} "
         f"[{one.low:+.2f} to {one.high:+.2f}] with weight decay"
     )
 
 
 def _reached(seen: Seen) -> str:
     scores = seen.values(FEW, last("test_accuracy", 100.0)).values()
-    return f"which reach a test accuracy of {fmean(scores):.1f} %" if scores else ""
+    return f"test accuracy {fmean(scores):.1f} %" if scores else ""

@@ -160,8 +160,9 @@ def _short(value: Any) -> str:
 
 def _planned(name: str) -> str:
     section = plan()[name]
+    seeds = set(section["seeds"]).union(*(one.get("seeds", ()) for one in section["order"]))
     return (
-        f"- Planned in section `{name}` at scale `{section['scale']}`: seeds {_words(section['seeds'])} "
+        f"- Planned in section `{name}` at scale `{section['scale']}`: seeds {_words(sorted(seeds))} "
         f"under {' and '.join(section['conditions'])}, at most {section['core_hours']} core-hours."
     )
 

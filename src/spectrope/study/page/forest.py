@@ -45,8 +45,8 @@ PAPER = alt.Chart().mark_point(shape="diamond", size=70, stroke=INK, fill="white
 
 
 def forest(verdicts: Sequence[ClaimVerdict]) -> list[Panel]:
-    """A panel for each condition, and each unit of which some part has two seeds; parts that no run has are
-    left out."""
+    """A panel for each condition, and each unit of which some part has two seeds; parts without a
+    seed that counts are left out."""
     shown = [verdict for verdict in verdicts if any(finding.evidence for finding in verdict.findings)]
     units = dict.fromkeys(f.part.prediction.unit for v in shown for f in v.findings if f.evidence)
     return [panel for unit in units for panel in _row(shown, unit)]

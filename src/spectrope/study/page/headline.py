@@ -1,5 +1,6 @@
 """The table of headlines: a line per claim with the words of its verdicts, and notes below it."""
 
+import re
 from collections import Counter
 from collections.abc import Container, Sequence
 
@@ -9,6 +10,8 @@ from spectrope.study.page.sections import ClaimSection
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 from spectrope.study.verdict import ClaimVerdict, Part
+
+LEFT = re.compile(r"; \d+ (of \d+ planned runs to do|runs? left out).*")  # What a reason counts at its end.
 
 
 def headline_table(
@@ -73,7 +76,7 @@ def headline_note(verdict: ClaimVerdict, one_left_out: str = "") -> str:
         one_left_out: What becomes of it without one of its seeds, where that is another word.
     """
     if verdict.word == "not testable here":
-        reason = verdict.reason.partition(";")[0]
+        reason = LEFT.sub("", verdict.reason)
         return f"not testable here: {reason}{_exploratory(verdict, reason)}"
     finding = verdict.headline
     assert finding is not None
@@ -87,8 +90,9 @@ def _exploratory(verdict: ClaimVerdict, reason: str) -> str:
     finding = verdict.headline
     if finding is None or not finding.evidence:
         return ""
-    named = any(one.part.quantity in reason for one in verdict.findings if not one.headline)
-    return f" (exploratory: {effect(finding)}{f' for {finding.part.quantity}' * named})"
+    named = any(one.part.quantity in reason for one in verdict.findings)
+    name = f" for {finding.part.quantity}" * (named and finding.part.quantity not in reason)
+    return f" (exploratory: {effect(finding)}{name})"
 
 
 def _predicted(part: Part) -> str:

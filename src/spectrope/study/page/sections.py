@@ -14,6 +14,8 @@ from spectrope.study.rows import StudyRows
 from spectrope.study.study import outstanding
 from spectrope.study.verdict import ClaimVerdict
 
+PREMISE = " (premise)"  # Behind what is predicted.
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -84,12 +86,13 @@ class ClaimSection:
     def lines(self) -> list[list[str]]:
         """The table of parts that have a seed: what is predicted, the paper's number, and what each condition
         says."""
-        return [[name, *self._line(name)] for name in self._seeds() if name not in self.unseen]
+        return [[name, *self._line(name)] for name, seeds in self._seeds().items() if seeds]
 
     @property
     def unseen(self) -> list[str]:
-        """The parts that have no seed under any condition."""
-        return [name for name, seeds in self._seeds().items() if not seeds]
+        """The parts that have no seed under any condition, and what is predicted of them."""
+        names = (name for name, seeds in self._seeds().items() if not seeds)
+        return [f"{name} ({self._line(name)[0].replace(PREMISE, ', premise')})" for name in names]
 
     def _seeds(self) -> dict[str, int]:
         """Each part with the number of its seeds under the condition that has most."""
@@ -105,7 +108,7 @@ class ClaimSection:
         ]
         first = next(finding for _, finding in found if finding is not None).part
         predicted = "for comparison" if first.for_comparison else first.prediction.words()
-        predicted += " (premise)" * first.premise
+        predicted += PREMISE * first.premise
         paper = "" if first.paper is None else f"{first.paper:.1f}"
         return [predicted, paper, *("" if one is None else cell(one, verdict.word) for verdict, one in found)]
 

@@ -42,7 +42,7 @@ def test_runs_and_their_reports_are_printed_as_json(tmp_path, capsys):
     compared = printed(capsys, *COMPARE)
     assert compared["report"] == str(tmp_path / "report.html")
     (row,) = compared["runs"]
-    assert printed(capsys, "runs") == [row | {"finished": True}]
+    assert printed(capsys, "runs") == [row | {"finished": True, "settings": ""}]
     assert printed(capsys, "report")["path"] == str(tmp_path / "report.html")
     trained = printed(capsys, "train", "--task", "counting", *SMALL)
     assert trained["run"] == row["run"]

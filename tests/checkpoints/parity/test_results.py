@@ -24,7 +24,7 @@ def test_the_layers_that_were_named_are_those_of_the_verdicts():
     assert layers_named("Acts like base 5 in layer 0, 1 from position 8 (SPE101); the next best") == [0, 1]
     assert layers_named("Acts like a window (SPE202); the next best, x in layer 1 (SPE101), is") == []
     assert layers_named("No cause: ...") is None
-    assert f"with its layers in {layers_right(RECORD['rows'])}" in PAGE.read_text(encoding="utf-8")
+    assert f"with the right layers in {layers_right(RECORD['rows'])}" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_counts_are_those_of_the_rows():

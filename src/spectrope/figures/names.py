@@ -101,8 +101,10 @@ def differences(configs: Sequence[Mapping[str, Any]], names: Sequence[Any]) -> l
         names: By which they go.
     """
     flat, told = [dict(_flatten(config)) for config in configs], [""] * len(configs)
-    for name in dict.fromkeys(names):
-        places = [place for place, one in enumerate(names) if one == name]
+    named = defaultdict[Any, list[int]](list)
+    for place, name in enumerate(names):
+        named[name].append(place)
+    for name, places in named.items():
         fields = _telling_fields([flat[place] for place in places], [(name,)] * len(places))
         for place in places:
             told[place] = ", ".join(_stated(flat[place], fields))

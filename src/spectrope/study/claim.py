@@ -170,9 +170,9 @@ class Claim(Registered, ABC):
         of_seed = dict(zip(self.numbers(seeds, verdict.scale), seeds, strict=True))
         for number in decided.part.values:
             rest = [seed for seed in seeds if seed != of_seed[number]]
-            parts = self.parts(self.see(rows, verdict.condition, verdict.scale, rest))
-            again = next(part for part in parts if part.quantity == decided.part.quantity)
-            words[number] = PartResult.of(again, minimum=0).word
+            for part in self.parts(self.see(rows, verdict.condition, verdict.scale, rest)):
+                if part.quantity == decided.part.quantity:
+                    words[number] = PartResult.of(part, minimum=0).word
         return words
 
     @property

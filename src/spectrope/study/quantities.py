@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, log
 
+import numpy as np
 import polars as pl
 
 from spectrope.lab import AnyExperiment, Experiment
+from spectrope.stats import t_interval
 from spectrope.study.conditions import RELEASED
 from spectrope.study.corrections import is_latent
 from spectrope.study.plan import is_named
@@ -302,6 +304,14 @@ class Seen:
         """A quantity of the first arm minus that of the second, by seed, where both have it."""
         one, other = (self.values(arm, quantity, only_learned=only_learned) for arm in (first, second))
         return difference(one, other)
+
+
+def told_mean(values: Values, form: str = ".2f") -> str:
+    """Mean over seeds with its 95 % t interval, such as "0.30 [0.23 to 0.37]"; empty with fewer than two."""
+    if len(values) < 2:
+        return ""
+    one = t_interval(np.array(list(values.values())))
+    return f"{one.estimate:{form}} [{one.low:{form}} to {one.high:{form}}]"
 
 
 def difference(first: Values, second: Values) -> Values:

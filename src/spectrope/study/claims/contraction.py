@@ -15,7 +15,7 @@ from spectrope.study.arms import Arms, planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.predictions import ALPHA, AtMost, Values, one_sided
-from spectrope.study.quantities import Seen, speed
+from spectrope.study.quantities import Seen, speed, told_mean
 from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
@@ -138,14 +138,8 @@ def _excluded(seen: Seen) -> str:
 
 def _intervals(others: Mapping[str, Values]) -> str:
     """Means over seeds by the other summaries over heads; empty with fewer seeds than a verdict takes."""
-    means = {
-        name: t_interval(np.array(list(values.values())))
-        for name, values in others.items()
-        if len(values) >= MIN_SEEDS
-    }
-    return ", ".join(
-        f"{name} {one.estimate:.2g} [{one.low:.2g} to {one.high:.2g}]" for name, one in means.items()
-    )
+    enough = {name: values for name, values in others.items() if len(values) >= MIN_SEEDS}
+    return ", ".join(f"{name} {told_mean(values, '.2g')}" for name, values in enough.items())
 
 
 def _by_layer(seen: Seen) -> str:

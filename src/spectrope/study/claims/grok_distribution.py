@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from statistics import fmean
 
-import numpy as np
-
 from spectrope.grokking import GrokExperiment
-from spectrope.stats import t_interval
 from spectrope.study.claims.grok_uniformity import CHANGE
 from spectrope.study.grok_arms import ABSTRACT, HELD, SIDES, GrokClaim, as_many, base, held, last
 from spectrope.study.predictions import AtLeast, AtMost
-from spectrope.study.quantities import Seen
+from spectrope.study.quantities import Seen, told_mean
 from spectrope.study.verdict import Part
 
 GROKKED, NOT_GROKKED = 95.0, 90.0  # Percent of the test set.
@@ -108,14 +105,9 @@ def _in_hole(seen: Seen, most: str) -> str:
 
 def _unevenness(seen: Seen, most: str) -> str:
     """How uniform embeddings become without the pairs of a hole; empty with fewer than two seeds."""
-    values = seen.minus(most, "random", last("unevenness"))
-    if len(values) < 2:
-        return ""
-    one = t_interval(np.array(list(values.values())))
-    return (
-        f"unevenness of embeddings minus that of random pairs {one.estimate:.2f} [{one.low:.2f} to "
-        f"{one.high:.2f}], at most {CHANGE:g} predicted"
-    )
+    more = told_mean(seen.minus(most, "random", last("unevenness")))
+    told = f"unevenness of embeddings minus that of random pairs {more}, at most {CHANGE:g} predicted"
+    return told if more else ""
 
 
 def _others(seen: Seen, kind: str) -> str:

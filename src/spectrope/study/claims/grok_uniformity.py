@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 from statistics import fmean
 
-import numpy as np
-
 from spectrope.grokking import GrokExperiment
-from spectrope.stats import t_interval
 from spectrope.study.grok_arms import ABSTRACT, SIDES, GrokClaim, as_many, base, last, rise
 from spectrope.study.predictions import AtLeast, AtMost
-from spectrope.study.quantities import Seen, difference
+from spectrope.study.quantities import Seen, difference, told_mean
 from spectrope.study.verdict import Part
 
 FITTED = 99.0  # Percent of the training pairs, from which on weight decay dominates the loss.
@@ -89,14 +86,9 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
 
 def _from_few(seen: Seen) -> str:
     """What weight decay does with fewer training pairs; empty with fewer than two seeds."""
-    values = seen.values(FEW, rise("unevenness"))
-    if len(values) < 2:
-        return ""
-    one = t_interval(np.array(list(values.values())))
-    return (
-        f"from fewer random pairs ({_reached(seen)}) unevenness changes by {one.estimate:+.2f} "
-        f"[{one.low:+.2f} to {one.high:+.2f}] with weight decay"
-    )
+    change = told_mean(seen.values(FEW, rise("unevenness")), "+.2f")
+    told = f"from fewer random pairs ({_reached(seen)}) unevenness changes by {change} with weight decay"
+    return told if change else ""
 
 
 def _reached(seen: Seen) -> str:

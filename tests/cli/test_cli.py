@@ -88,6 +88,8 @@ def test_whoever_stops_reading_ends_the_command_without_a_word(tmp_path, capsys,
         (("compare", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'."),
         (("grok", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'."),
         (("grok-shapes", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'."),
+        (("lock", "absent", "--out", "file/a.lock"), "a file stands where a folder should"),
+        (("attention", "calibrate", "--out", "folder.html"), "a folder exists where a file should be"),
     ],
 )
 def test_a_place_for_a_page_is_refused_before_anything_is_done(tmp_path, capsys, arguments, message):
@@ -100,10 +102,12 @@ def test_a_place_for_a_page_is_refused_before_anything_is_done(tmp_path, capsys,
     assert run.config["encoding_name"] == "rope"
 
 
-def test_a_place_that_is_forbidden_is_refused(tmp_path, monkeypatch):
+def test_a_place_that_is_forbidden_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # As for others than the superuser.
     with pytest.raises(StoreError, match=r"page\.html: permission is denied"):
         check_place(tmp_path / "new" / "page.html")
+    run = make_run(tmp_path / "runs", "rope")
+    assert f"{run.id}: permission is denied" in refused(capsys, "measure", run.id, "spectrum")
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,14 @@ def test_an_encoding_and_a_task_of_one_name_are_told_apart(file):
     assert run_name(plain) == name
 
 
+def test_its_card_is_printed_once_it_has_been_tried(file, capsys, monkeypatch):
+    assert main(("tasks", f"{file}:First")) == 0
+    assert "what it asks: Which word comes first?" in " ".join(capsys.readouterr().out.split())
+    run_no_file_yet(monkeypatch)
+    file.write_text(FILE.replace("batch.inputs[:, 0] - 1", "batch.inputs[:, 1] - 1"))
+    assert "First: solve is right in 0." in refused(capsys, "tasks", f"{file}:First")
+
+
 def test_worker_processes_train_task_and_encoding_from_files(file, tmp_path):
     plan = [Job(experiment(f"{file}:First", f"{file}:Mine", seed=seed)) for seed in (0, 1)]
     for run in execute(plan, tmp_path / "runs", device="cpu", workers=2):

@@ -115,6 +115,10 @@ def test_nothing_is_no_plan(arguments, message):
 def test_mistakes_are_one_line(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown encoding 'rop'; did you mean rope"):
         sp.compare("rop", "distance", root=tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"n_test must be at least 4; got 3\. .* raise the number of examples\."
+    ):
+        sp.compare("rope", "distance", root=tmp_path, n_examples=10)
     with pytest.raises(ConfigError, match="workers must be at least 1; got 0"):
         sp.compare("rope", "distance", root=tmp_path, workers=0)
     with pytest.raises(ConfigError, match=r"rates must be at least one, and positive; got \(0\.0,\)"):

@@ -1,6 +1,6 @@
 """Cards and costs of encodings, as printed by `spectrope encodings`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -84,9 +84,7 @@ def shown_cards(name: str) -> list[dict[str, Any]]:
 
 def _shown_named(name: str, one: Named) -> dict[str, Any]:
     """Print the card of a combination; return what it says."""
-    console.print(Text(f"{name} ", style="bold").append(f"({one.spec})", style="not bold"))
-    for label, text in (("what it does", one.summary.rstrip(".")), ("source", one.reference)):
-        console.print(Padding(Text(f"{label}: ", style="dim").append(text, style="not dim"), (0, 0, 0, 2)))
+    show_card(name, one.spec, {"what it does": one.summary.rstrip("."), "source": one.reference})
     return asdict(one) | {"name": name}
 
 
@@ -133,21 +131,27 @@ def _show(entry: CatalogueEntry, config: Configured) -> None:
     kind = "; ".join(filter(None, (entry.family, entry.form.lower().replace("_", " "))))
     settings = to_dict(config)
     del settings["kind"]
-    console.print(Text(f"{entry.name} ", style="bold").append(f"({kind})", style="not bold"))
-    for label, text in (
-        ("what it does", entry.summary.partition(":")[0]),
-        ("formula", entry.formula),
-        ("laws", laws if entry.form else ""),
-        ("defaults", _fields(settings)),
-        ("source", entry.reference),
-    ):
+    lines = {
+        "what it does": entry.summary.partition(":")[0],
+        "formula": entry.formula,
+        "laws": laws if entry.form else "",
+        "defaults": fields_as_text(settings),
+        "source": entry.reference,
+    }
+    show_card(entry.name, kind, lines)
+
+
+def show_card(name: str, kind: str, lines: Mapping[str, str]) -> None:
+    """Print a card: a name, what it is of, and labelled lines, of which empty ones are left out."""
+    console.print(Text(f"{name} ", style="bold").append(f"({kind})", style="not bold"))
+    for label, text in lines.items():
         if text:
-            console.print(
-                Padding(Text(f"{label}: ", style="dim").append(text, style="not dim"), (0, 0, 0, 2))
-            )
+            told = Text(f"{label}: ", style="dim").append(text, style="not dim")
+            console.print(Padding(told, (0, 0, 0, 2)))
 
 
-def _fields(settings: dict[str, object]) -> str:
+def fields_as_text(settings: Mapping[str, object]) -> str:
+    """Fields and their values in one line, of a nested configuration its kind only."""
     return ", ".join(f"{field}={_short(value)}" for field, value in settings.items())
 
 
@@ -155,5 +159,5 @@ def _short(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_short, value))}]"
     if isinstance(value, dict):
-        return str(value["kind"]) if "kind" in value else f"({_fields(value)})"
+        return str(value["kind"]) if "kind" in value else f"({fields_as_text(value)})"
     return str(value)

@@ -154,7 +154,7 @@ def _szego(table: pl.DataFrame) -> ShownPart:
         pl.len().alias("heads"),
         pl.col("relative").mean().alias("distance, mean"),
         pl.col("relative").max().alias("greatest"),
-        pl.col("theorem_applies").sum().alias("theorem applies"),
+        pl.col("theorem_applies").sum().alias("heads under the theorem"),
     )
     return "spectra of mean kernels against their symbols, in shares of the symbol's range", layers
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, require
+from spectrope.lab.ablation.thresholds import FEWEST_JUDGED
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import AnyEncoding, AnyTask, experiment
 
@@ -57,6 +58,14 @@ def comparison_plan(
         for seed in numbers
         for encoding in chosen
     ]
+    for one in plan:
+        require(
+            one.n_test >= FEWEST_JUDGED,
+            one,
+            "n_test",
+            f"at least {FEWEST_JUDGED}",
+            "The deposit rule, which judges all drops, needs as many; raise the number of examples.",
+        )
     return list(dict.fromkeys(plan))  # Two workers must not write one run.
 
 

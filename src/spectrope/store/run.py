@@ -177,6 +177,15 @@ class Run:
             write_verified(self.path / source.name, read_file(source))
         self.finish({**manifest, "run": self.id, "copied_from": other.id})
 
+    def require_writable(self) -> None:
+        """Refuse a run whose folder is forbidden, before anything is computed for it.
+
+        Raises:
+            StoreError: If the folder cannot be written.
+        """
+        with disk_errors(self.path):
+            _require_permission(self.path)
+
     def remove(self, name: str) -> None:
         """Remove tensors or a table, where there are any."""
         remove(self._tensors(name))
@@ -314,8 +323,12 @@ def check_place(path: Path) -> None:
         nearest = next(folder for folder in path.resolve().parents if folder.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "")
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, "")
+        _require_permission(nearest)
+
+
+def _require_permission(folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "")
 
 
 def _is_identity(path: Path) -> bool:

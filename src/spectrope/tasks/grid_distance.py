@@ -16,12 +16,13 @@ FIRST, SECOND, FILLER = 1, 2, 3  # Token ids of the marks, and the first of the 
 
 
 class GridDistance(Task, name="grid_distance"):
-    r"""A grid, row by row, with two marks; the label is :math:`|r_1 - r_2| + |c_1 - c_2|`.
+    r"""A grid, row by row, with two marks; the label is how many rows and columns they are apart.
 
-    The two cells are uniform among all pairs of different ones; every other cell has a filler word, uniformly
-    with replacement. The grid has the same size in every example, so indices in the sequence determine the
-    label just as rows and columns do; they differ in how hard it is to learn. The task supplies positions
-    (order, 0, row, column); encodings of one axis read the order.
+    Of marks in rows :math:`r_1, r_2` and columns :math:`c_1, c_2`, it is
+    :math:`|r_1 - r_2| + |c_1 - c_2|`. The two cells are uniform among all pairs of different ones; every
+    other cell has a filler word, uniformly with replacement. The grid has the same size in every example, so
+    indices in the sequence determine the label just as rows and columns do; they differ in how hard it is to
+    learn. The task supplies positions (order, 0, row, column); encodings of one axis read the order.
     """
 
     @dataclass(frozen=True, kw_only=True)

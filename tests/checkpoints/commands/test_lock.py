@@ -61,13 +61,16 @@ def test_a_folder_of_that_name_elsewhere_is_not_the_locked_one(locked, monkeypat
     assert main(("check", "../spectrope.lock")) == 2
     told = " ".join(capsys.readouterr().err.split())
     place = (locked / "model").resolve()
-    assert f"names the checkpoint {place}, which is missing; give another as --model." in told
+    assert (
+        f"names the checkpoint {place}, which is missing; `spectrope check ../spectrope.lock --model FOLDER`"
+        in told
+    )
 
 
 def test_a_folder_is_no_lock(locked, capsys):
     assert main(("check", "model")) == 2
     told = " ".join(capsys.readouterr().err.split())
-    assert "model is a folder and no lock; `--model model` compares it with a lock." in told
+    assert "model is a folder and no lock; `spectrope check --model model` compares it." in told
 
 
 def test_another_checkpoint_is_compared_with_the_lock(locked, capsys):

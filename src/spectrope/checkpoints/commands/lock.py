@@ -11,6 +11,7 @@ from spectrope.checkpoints.lock.opening import name_from
 from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, PartOption
 from spectrope.console import RARE, JsonOption, counted, print_json, say, table
 from spectrope.core import to_dict
+from spectrope.store import check_place
 
 COLUMNS = ("layer", "applies", "verdict")
 
@@ -44,6 +45,7 @@ class Lock(Checkpoints):
 
     def run(self) -> int:
         """Measure, write, and print a row per layer."""
+        check_place(self.out)
         model = self.open(self.model, self.layers, part=self.part)
         with counted("measuring") as watch:
             held = lock(

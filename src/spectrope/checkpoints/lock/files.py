@@ -39,7 +39,7 @@ def read_lock(path: str | Path = FILE) -> Lock:
     """
     path = Path(path)
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder and no lock; `--model {path}` compares it with a lock.")
+        raise ConfigError(f"{path} is a folder and no lock; `spectrope check --model {path}` compares it.")
     require_file(path)
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -29,7 +29,10 @@ def source_of(held: Lock, file: Path) -> str:
     if beside.is_dir():
         return str(beside)
     if held.model.startswith((".", "/")) or Path(held.model).exists():
-        raise ConfigError(f"{file} names the checkpoint {beside}, which is missing; give another as --model.")
+        raise ConfigError(
+            f"{file} names the checkpoint {beside}, which is missing; "
+            f"`spectrope check {file} --model FOLDER` compares another one."
+        )
     return held.model
 
 

@@ -48,7 +48,7 @@ class Compare(EngineOptions):
         tyro.conf.arg(help="Names listed by `spectrope encodings`, or file.py:Class."),
     ] = COMPARED
     tasks: Annotated[
-        tuple[str, ...], tyro.conf.arg(help="Tasks listed by `spectrope train --help`, or file.py:Class.")
+        tuple[str, ...], tyro.conf.arg(help="Names listed by `spectrope tasks`, or file.py:Class.")
     ] = COMPARED_TASKS
     scale: ScaleOption = "mini"
     condition: ConditionOption = "controlled"

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from spectrope.cli.static import members
+from spectrope.cli.lists import show_entry, shown_members, without_stop
 from spectrope.console import DeviceOption, JsonOption, print_json, refuse_given, say
 from spectrope.core import require
-from spectrope.encodings import NAMED, documented
+from spectrope.encodings import NAMED
 
 LISTED = {  # Packages whose members are listed, under their titles.
     "spectrope.encodings": "Encodings, with settings after a colon: alibi:learned=true, sum:rope+sinusoidal",
@@ -61,27 +61,15 @@ class Encodings:
         return [card for name in chosen for card in shown_cards(name)]
 
 
-def _without_stop(sentence: str) -> str:
-    """A sentence without its full stop; an ellipsis stays."""
-    return sentence if sentence.endswith("...") else sentence.removesuffix(".")
-
-
 def _shown_list() -> list[dict[str, str]]:
     """Print a line for each encoding, and for each part that another one can be given."""
-    found = {package: members(package) for package in LISTED}
-    width = max(len(name) for docs in found.values() for name in docs)
-    entries = []
-    for package, title in LISTED.items():
-        say(title)
-        for name, doc in found[package].items():
-            summary = _without_stop(documented(doc)["summary"].partition(":")[0])
-            say(f"  {name:<{width}}  {summary}")
-            entries.append({"part": package.rpartition(".")[2], "name": name, "summary": summary})
-        say("")
+    entries = shown_members(LISTED)
+    width = max(len(one["name"]) for one in entries)
     say("Named combinations")
     for name, one in NAMED.items():
-        say(f"  {name:<{width}}  {_without_stop(one.summary)} ({one.spec})")
-        entries.append({"part": "named", "name": name, "summary": _without_stop(one.summary)})
+        summary = without_stop(one.summary)
+        show_entry(name, f"{summary} ({one.spec})", width)
+        entries.append({"part": "named", "name": name, "summary": summary})
     say("")
     say("`spectrope encodings NAME` prints a card: formula, laws, settings, reference.")
     return entries

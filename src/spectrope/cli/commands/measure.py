@@ -39,6 +39,7 @@ class Measure:
     def run(self) -> None:
         """Measure, and print the first rows of the table."""
         run = resolve_run(self.runs, self.target)
+        run.require_writable()
         take_up(self.own, run)
         name = MEASURES.resolve(self.measure)
         with bars([experiment_of(run).label]) as progress:

@@ -31,7 +31,6 @@ from spectrope.core import ConfigError
 from spectrope.front.train import train
 from spectrope.lab import Experiment, LearningProbe, experiment_of, read_decoder
 from spectrope.store import Run
-from spectrope.tasks import TASKS
 
 PROBES = {"learning": LearningProbe}
 REPLACED = (
@@ -60,7 +59,9 @@ class Train:
     encoding: Annotated[
         str, tyro.conf.arg(help="Name listed by `spectrope encodings`, or file.py:Class.")
     ] = "rope"
-    task: Annotated[str, tyro.conf.arg(help=f"Task: {', '.join(TASKS)}, or file.py:Class.")] = "distance"
+    task: Annotated[str, tyro.conf.arg(help="Name listed by `spectrope tasks`, or file.py:Class.")] = (
+        "distance"
+    )
     scale: ScaleOption = "mini"
     condition: ConditionOption = "controlled"
     seed: Annotated[int, tyro.conf.arg(help="Seed of data, initial weights, batch order and dropout.")] = 0

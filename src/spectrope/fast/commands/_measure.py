@@ -29,7 +29,7 @@ from spectrope.fast.crossover import (
 from spectrope.fast.figure import save_crossover
 from spectrope.fast.planning import TOLERANCE
 from spectrope.figures import check_figure
-from spectrope.store import disk_errors, replace_file
+from spectrope.store import check_place, replace_file
 
 Tolerance = Annotated[
     float, tyro.conf.arg(help="Largest certified error of a head's output, as a share of max|v|.")
@@ -210,10 +210,9 @@ class Calibrate:
 
     def run(self) -> None:
         """Measure, print, and write what --out asks for."""
-        device = choose_device(self.device)
         if self.out is not None:
-            with disk_errors(self.out):
-                self.out.touch()
+            check_place(self.out)
+        device = choose_device(self.device)
         measured, times = cases(device), []
         with counted("timing") as watch:
             for done, least in enumerate(rounds(measured, device), 1):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from spectrope.core import ConfigError, numpy_stream
-from spectrope.lab.ablation.thresholds import DEFAULT_RULE, Rule
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE, FEWEST_JUDGED, Rule
 from spectrope.stats import (
     MIN_TOTAL,
     Discordance,
@@ -85,11 +85,13 @@ def judge(
         rule: Thresholds of the rule.
 
     Raises:
-        ConfigError: If there are fewer than 4 examples.
+        ConfigError: If there are fewer than `FEWEST_JUDGED` examples.
     """
     n = len(intact)
-    if n < 4:
-        raise ConfigError(f"the deposit rule needs at least 4 examples, two for each half; got {n}.")
+    if n < FEWEST_JUDGED:
+        raise ConfigError(
+            f"the deposit rule needs at least {FEWEST_JUDGED} examples, two for each half; got {n}."
+        )
     order = numpy_stream(seed, "deposit", "halves").permutation(n)
     choosing, judging = order[: n // 2], order[n // 2 :]
     heads = drops(intact[choosing], ablated[..., choosing]).argmax(-1)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from spectrope.core import Configured, require
 
+FEWEST_JUDGED = 4  # Examples that are judged: two for each half.
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(Configured):

@@ -92,11 +92,12 @@ class PaperTables(_Stored):
 
     def run(self) -> None:
         """Print it."""
-        table = table_of(self.number).table(self.asked())
+        chosen, runs = table_of(self.number), self.asked()
+        table = chosen.table(runs)
         say(f"{table.title}. {table.caption}")
         terminal_table("", tuple(table.rows[0]), [tuple(row.values()) for row in table.rows])
         if self.json:
-            print_json(table.rows)
+            print_json(chosen.records(runs))
 
 
 @dataclass(frozen=True, kw_only=True)

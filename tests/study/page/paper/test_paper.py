@@ -65,7 +65,7 @@ def test_figures_say_how_many_seeds_they_show_and_how_their_runs_differ(asked):
     alone = PaperRuns(StudyRows.of(rows), "mini", "controlled", SEEDS)
     bars = figure_of(6).panels(alone)[0].layers["bars"].rows
     assert [one["case"] for one in bars] == ["sum, Task 1 (1 seed, without dropout)"]
-    table = {one["method"]: one for one in table_of(1).fill(alone)}
+    table = {one["method"]: one for one in table_of(1).table(alone).rows}
     assert (table["mla"]["Task 1: here"], table["mla"]["Task 1: seeds"]) == ("70.0", "1, without dropout")
 
 
@@ -141,7 +141,9 @@ def test_commands_read_run_folders(tmp_path, monkeypatch, capsys):
     assert main(("train", "--encoding", "nope", "--epochs", "1", "--examples", "60")) == 0
     capsys.readouterr()
     assert main(("paper", "table", "1", "--runs", "runs", "--json")) == 0
-    assert json.loads(capsys.readouterr().out)[2]["Task 1: here"] == "not run"  # Of another size.
+    rope = json.loads(capsys.readouterr().out)[2]
+    assert (rope["method"], rope["task"], rope["paper"]) == ("rope", "distance", 92.64)
+    assert (rope["estimate"], rope["seeds"]) == (None, 0)  # The runs are of another size.
     assert main(("paper", "figure", "2", "--runs", "runs")) == BAD_INPUT
     assert "has no runs to draw" in capsys.readouterr().err
     assert main(("paper", "page", "--runs", "runs", "--out", "page.html")) == 0

@@ -67,40 +67,61 @@ class PaperTable:
         number: Its number.
         title: What it shows.
         says: What the text concludes from it, or how to read it.
-        fill: Its rows from the runs there are, printed values beside ours; None where there are none.
+        fill: Its records from the runs there are, printed values beside ours; None where there are none.
         reason: Why there are none.
+        show: Its rows as texts, from the records.
     """
 
     number: int
     title: str
     says: str
-    fill: Callable[[PaperRuns], list[dict[str, str]]] | None = None
+    fill: Callable[[PaperRuns], list[dict[str, Any]]] | None = None
     reason: str = ""
+    show: Callable[[list[dict[str, Any]]], list[dict[str, str]]] = list
 
-    def table(self, runs: PaperRuns) -> Table:
-        """The table.
+    def records(self, runs: PaperRuns) -> list[dict[str, Any]]:
+        """Its values, numbers as numbers.
 
         Raises:
             ConfigError: If it cannot be filled, with the reason.
         """
         if self.fill is None:
             raise ConfigError(f"table {self.number} of {SOURCE}: {self.reason}")
+        return self.fill(runs)
+
+    def table(self, runs: PaperRuns) -> Table:
+        """The table as it is shown.
+
+        Raises:
+            ConfigError: If it cannot be filled, with the reason.
+        """
         title = f"Table {self.number}: {self.title}"
-        return Table(f"table-{self.number}", title, self.says, self.fill(runs))
+        return Table(f"table-{self.number}", title, self.says, self.show(self.records(runs)))
 
 
-def _accuracy_rows(runs: PaperRuns) -> list[dict[str, str]]:
-    rows = []
-    for method in TABLE_1["distance"]:
-        row = {"method": method}
-        for task, name in TASKS.items():
-            found = accuracies(runs.found(task, method, "metrics"))
-            row[f"{name}: paper"] = f"{TABLE_1[task][method]:.2f}"
-            row[f"{name}: here"] = _accuracy_text(found) if found else "not run"
-            seeds = ", ".join(filter(None, (str(found["seeds"]), found["note"]))) if found else "0"
-            row[f"{name}: seeds"] = seeds
-        rows.append(row)
-    return rows
+def _accuracy_records(runs: PaperRuns) -> list[dict[str, Any]]:
+    none = {"estimate": None, "low": None, "high": None, "seeds": 0, "note": ""}
+    return [
+        {"method": method, "task": task, "paper": TABLE_1[task][method]}
+        | (accuracies(runs.found(task, method, "metrics")) or none)
+        for method in TABLE_1["distance"]
+        for task in TASKS
+    ]
+
+
+def _accuracy_rows(records: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """A row per method, with three columns for each task."""
+    rows: dict[str, dict[str, str]] = {}
+    for one in records:
+        name = TASKS[one["task"]]
+        rows.setdefault(one["method"], {"method": one["method"]}).update(
+            {
+                f"{name}: paper": f"{one['paper']:.2f}",
+                f"{name}: here": _accuracy_text(one) if one["seeds"] else "not run",
+                f"{name}: seeds": ", ".join(filter(None, (str(one["seeds"]), one["note"]))),
+            }
+        )
+    return list(rows.values())
 
 
 def _accuracy_text(found: Mapping[str, Any]) -> str:
@@ -220,7 +241,8 @@ TABLES = (
         "accuracy of MLA, RoPE and NoPE, in percent",
         "Published values are from one seed; ours are means over seeds with 95 % t intervals, cut at 0 and "
         "100 %.",
-        _accuracy_rows,
+        _accuracy_records,
+        show=_accuracy_rows,
     ),
     PaperTable(2, "notation", "", reason="it lists symbols and shows no measurement."),
     PaperTable(

@@ -116,7 +116,7 @@ def test_mistakes_are_one_line(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown encoding 'rop'; did you mean rope"):
         sp.compare("rop", "distance", root=tmp_path)
     with pytest.raises(
-        ConfigError, match=r"n_test must be at least 4; got 3\. .* raise the number of examples\."
+        ConfigError, match=r"at least 4 held-out examples, .* 10 examples leave 3\. Take 12 or more\."
     ):
         sp.compare("rope", "distance", root=tmp_path, n_examples=10)
     with pytest.raises(ConfigError, match="workers must be at least 1; got 0"):

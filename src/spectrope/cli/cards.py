@@ -20,6 +20,7 @@ from spectrope.attention import (
     costs,
     describe_attention,
 )
+from spectrope.cli.lists import without_stop
 from spectrope.console import console, say, table
 from spectrope.core import ConfigError, Configured, Device, Registry, UnknownNameError, choose_device, to_dict
 from spectrope.encodings import (
@@ -84,7 +85,7 @@ def shown_cards(name: str) -> list[dict[str, Any]]:
 
 def _shown_named(name: str, one: Named) -> dict[str, Any]:
     """Print the card of a combination; return what it says."""
-    show_card(name, one.spec, {"what it does": one.summary.rstrip("."), "source": one.reference})
+    show_card(name, one.spec, {"what it does": without_stop(one.summary), "source": one.reference})
     return asdict(one) | {"name": name}
 
 

@@ -11,7 +11,7 @@ from spectrope.figures.base import FIGURES, declared_tables
 from spectrope.figures.places import Format, check_figure
 from spectrope.figures.spec import file_spec
 from spectrope.figures.tables import read_tables
-from spectrope.store import Run, disk_errors, replace_file
+from spectrope.store import Run, write_output
 
 VEGA_LITE = "6.4"
 PIXELS = 2  # Of a PNG per CSS pixel.
@@ -57,10 +57,7 @@ def write_spec(spec: dict[str, Any], path: Path) -> Path:
         ConfigError: If the suffix is unknown.
         StoreError: If the file cannot be written.
     """
-    drawn = WRITERS[check_figure(path)](spec)
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, lambda temporary: temporary.write_bytes(drawn))
+    write_output(path, WRITERS[check_figure(path)](spec))
     return path
 
 

@@ -17,7 +17,7 @@ from spectrope.figures.base import Panel
 from spectrope.figures.places import check_page
 from spectrope.figures.save import VEGA_LITE
 from spectrope.figures.spec import page_spec
-from spectrope.store import disk_errors, replace_file
+from spectrope.store import write_output
 
 SHARED = "spectrope.figures"  # Whose templates every page may use.
 CONTENTS = Markup("<!--contents-->")  # Where the list of a page's sections goes.
@@ -113,10 +113,7 @@ def write_page(page: str, path: Path, suffix: str = ".html") -> Path:
         StoreError: If the file cannot be written.
     """
     check_page(path, suffix)
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    content = page.encode("utf-8", "replace")  # A page may name a path that is no UTF-8.
-    replace_file(path, lambda temporary: temporary.write_bytes(content))
+    write_output(path, page.encode("utf-8", "replace"))  # A page may name a path that is no UTF-8.
     return path
 
 

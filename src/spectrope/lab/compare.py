@@ -1,14 +1,16 @@
 """The plan of a comparison: one experiment per task, seed and encoding, with everything else equal."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spectrope.core import ConfigError, require
+from spectrope.core import ConfigError
 from spectrope.lab.ablation.thresholds import FEWEST_JUDGED
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import AnyEncoding, AnyTask, experiment
+from spectrope.lab.training.scales import TRAIN_SHARE, AnyEncoding, AnyTask, experiment
 
 COMPARED = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
+FEWEST = next(n for n in itertools.count() if n - round(TRAIN_SHARE * n) >= FEWEST_JUDGED)  # Examples in all.
 COMPARED_TASKS = ("distance", "counting")
 
 
@@ -37,7 +39,8 @@ def comparison_plan(
         settings: Other fields of every experiment by name, as for `Experiment.with_`.
 
     Raises:
-        ConfigError: If there is nothing to compare, or a value breaks a rule.
+        ConfigError: If there is nothing to compare, fewer than `FEWEST_JUDGED` examples are held out, or a
+            value breaks a rule.
         UnknownNameError: If a name is unknown.
     """
     chosen, on, numbers = map(_several, (encodings, tasks, seeds))
@@ -59,13 +62,12 @@ def comparison_plan(
         for encoding in chosen
     ]
     for one in plan:
-        require(
-            one.n_test >= FEWEST_JUDGED,
-            one,
-            "n_test",
-            f"at least {FEWEST_JUDGED}",
-            "The deposit rule, which judges all drops, needs as many; raise the number of examples.",
-        )
+        if one.n_test < FEWEST_JUDGED:
+            raise ConfigError(
+                f"a comparison needs at least {FEWEST_JUDGED} held-out examples, two for each half of the "
+                f"deposit rule; {one.n_train + one.n_test} examples leave {one.n_test}. "
+                f"Take {FEWEST} or more."
+            )
     return list(dict.fromkeys(plan))  # Two workers must not write one run.
 
 

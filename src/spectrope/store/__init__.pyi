@@ -28,13 +28,14 @@ __all__ = [
     "unpacked",
     "weights_and_config",
     "write_certificate",
+    "write_output",
     "write_parquet",
 ]
 
 from .certificates import Certified, check_certificate, weights_and_config, write_certificate
 from .check import CheckedFolder, check_folders, set_aside
 from .errors import disk_errors
-from .files import replace_file, require_file, write_parquet
+from .files import replace_file, require_file, write_output, write_parquet
 from .folders import find_runs, resolve_run, survey
 from .numbering import FIELD, renumbered
 from .records import Complaint, append_record, read_records

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from spectrope.core import ConfigError, __version__
 from spectrope.store.errors import disk_errors
-from spectrope.store.files import replace_file
+from spectrope.store.files import write_output
 from spectrope.store.run import check_place
 
 FORMAT = "spectrope certificate 1"
@@ -55,10 +55,7 @@ def write_certificate(path: Path, certified: Certified, target: str, inputs: Ite
     except ValueError:
         raise ConfigError(f"no certificate of {target} was written: a number of it is not finite.") from None
     record["digest"] = hashlib.sha256(sealed.encode()).hexdigest()
-    content = json.dumps(record, separators=(",", ":")).encode()
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, lambda place: place.write_bytes(content))
+    write_output(path, json.dumps(record, separators=(",", ":")).encode())
 
 
 def check_certificate(path: Path) -> None:

@@ -84,10 +84,20 @@ def parquet_content(frame: pl.DataFrame) -> bytes:
     return content.getvalue()
 
 
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file at a place that the user chose, whole or not at all, and make the folders above it.
+
+    Raises:
+        StoreError: If the disk is full, read-only or forbidden; what was there before stays.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: temporary.write_bytes(content))
+
+
 def write_parquet(path: Path, frame: pl.DataFrame) -> None:
     """Write a table, marked as counting layers and heads from 0, whole or not at all."""
-    content = parquet_content(frame)
-    replace_file(path, lambda temporary: temporary.write_bytes(content))
+    write_output(path, parquet_content(frame))
 
 
 def make_folder(path: Path) -> None:

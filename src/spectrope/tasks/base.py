@@ -34,6 +34,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def commonest(self) -> float:
+        """Share of the most frequent label."""
+        return self.labels.bincount().max().item() / len(self)
+
     def __getitem__(self, index: slice | Tensor) -> "Batch":
         """The examples that a slice or an index tensor selects."""
         return self._map(lambda values: values[index])

@@ -169,7 +169,7 @@ def test_a_slice_is_locked_and_checked(locked, capsys):
         (("check", "nowhere.lock"), "cannot read nowhere.lock"),
         (("check", "model/config.json"), "model/config.json is not a lock: "),
         (("check", "--model", "nowhere"), "nowhere is neither a folder nor in the local cache"),
-        (("lock", "model", "--out", "no/folder/lock"), "cannot write no/folder/lock"),
+        (("lock", "model", "--out", "spectrope.lock/lock"), "cannot write spectrope.lock/lock"),
         (("lock", "model", "--length", "4"), "an audit's length must be at least 8; got 4."),
     ],
 )

@@ -8,7 +8,7 @@ import tomli_w
 
 from spectrope.checkpoints.lock.records import FORMAT, Lock
 from spectrope.core import ConfigError, from_dict, to_dict
-from spectrope.store import replace_file, require_file
+from spectrope.store import require_file, write_output
 
 FILE = "spectrope.lock"
 HEAD = "# Written by `spectrope lock`. `spectrope check` compares the checkpoint with it.\n"
@@ -26,7 +26,7 @@ def write_lock(lock: Lock, path: str | Path = FILE) -> Path:
         StoreError: If it cannot be written.
     """
     text = HEAD + tomli_w.dumps(_stated(to_dict(lock)))
-    replace_file(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_output(Path(path), text.encode())
     return Path(path)
 
 

@@ -11,7 +11,7 @@ from spectrope.checkpoints.lock.check import UNCOMPARED, CheckedLock
 from spectrope.checkpoints.lock.files import line_of
 from spectrope.checkpoints.lock.move import Move
 from spectrope.core import __version__
-from spectrope.store import replace_file
+from spectrope.store import write_output
 
 SUITE = "spectrope check"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -23,7 +23,7 @@ def write_report(text: str, path: Path) -> None:
     Raises:
         StoreError: If it cannot be written.
     """
-    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_output(path, text.encode())
 
 
 def junit(checked: CheckedLock) -> str:

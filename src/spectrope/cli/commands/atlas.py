@@ -32,7 +32,7 @@ from spectrope.figures import check_figure, check_page
 from spectrope.front import run_or_checkpoint
 from spectrope.front.atlas import Atlas as MeasuredAtlas
 from spectrope.front.atlas import atlas
-from spectrope.store import Run, check_place, disk_errors, write_parquet
+from spectrope.store import Run, check_place, write_parquet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +137,6 @@ class Atlas(Checkpoints):
 
     def _write(self, measured: MeasuredAtlas, path: Path) -> Path:
         if path.suffix == ".parquet":
-            with disk_errors(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
             write_parquet(path, measured.to_frame())
             return path
         if path.suffix.lower() != ".html":

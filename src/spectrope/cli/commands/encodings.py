@@ -10,7 +10,7 @@ from spectrope.console import DeviceOption, JsonOption, print_json, refuse_given
 from spectrope.core import require
 from spectrope.encodings import NAMED
 
-LISTED = {  # Packages whose members are listed, under their titles.
+PACKAGES = {  # Packages whose members are listed, under their titles.
     "spectrope.encodings": "Encodings, with settings after a colon: alibi:learned=true, sum:rope+sinusoidal",
     "spectrope.encodings.schedules": "Frequency schedules of rotary encodings: rope:yarn,factor=8",
     "spectrope.encodings.positions": "Position rules, after an @: rope@shifted,max_shift=50",
@@ -63,7 +63,7 @@ class Encodings:
 
 def _shown_list() -> list[dict[str, str]]:
     """Print a line for each encoding, and for each part that another one can be given."""
-    entries = shown_members(LISTED)
+    entries = shown_members(PACKAGES)
     width = max(len(one["name"]) for one in entries)
     say("Named combinations")
     for name, one in NAMED.items():

@@ -29,7 +29,7 @@ from spectrope.fast.crossover import (
 from spectrope.fast.figure import save_crossover
 from spectrope.fast.planning import TOLERANCE
 from spectrope.figures import check_figure
-from spectrope.store import check_place, replace_file
+from spectrope.store import check_place, write_output
 
 Tolerance = Annotated[
     float, tyro.conf.arg(help="Largest certified error of a head's output, as a share of max|v|.")
@@ -221,7 +221,7 @@ class Calibrate:
         costs = fit(measured, times)
         if self.out is not None:
             text = strict_json(to_dict(costs), indent=2) + "\n"
-            replace_file(self.out, lambda path: path.write_text(text, encoding="utf-8"))
+            write_output(self.out, text.encode())
         if self.json:
             print_json(to_dict(costs))
         else:

@@ -74,7 +74,7 @@ def deposit_table(
         seed: Seed of the split into halves and of the resamples.
 
     Raises:
-        ConfigError: If there are fewer than 4 examples.
+        ConfigError: If there are fewer than `FEWEST_JUDGED` examples.
     """
     layers = judge(intact, ablated, seed=seed)
     rows = [

@@ -201,7 +201,7 @@ class Trainer:
         return {
             "precision": dtype_name(dtype),
             "bayes_accuracy": self.experiment.task.build().bayes_accuracy(),
-            "chance_accuracy": self.test_data.labels.bincount().max().item() / len(self.test_data),
+            "chance_accuracy": self.test_data.commonest,
             "train_accuracy": train_score.accuracy,
             "test_accuracy": test_score.accuracy,
             "test_loss": test_score.loss,

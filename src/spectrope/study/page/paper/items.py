@@ -80,7 +80,7 @@ class PaperTable:
     show: Callable[[list[dict[str, Any]]], list[dict[str, str]]] = list
 
     def records(self, runs: PaperRuns) -> list[dict[str, Any]]:
-        """Its values, numbers as numbers.
+        """Its values; accuracies are numbers, and settings are the texts that are compared.
 
         Raises:
             ConfigError: If it cannot be filled, with the reason.

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 from transformers import (
+    AlbertConfig,
+    AlbertModel,
     Lfm2Config,
     Lfm2ForCausalLM,
     Llama4ForCausalLM,
@@ -50,6 +52,25 @@ def test_the_kind_of_a_layer_is_that_of_its_block():
     hybrid = Lfm2ForCausalLM(Lfm2Config(**SIZES | layers)).eval()
     plans = plan_checkpoint(hybrid, torch.randint(64, (2, 64)), PlanAim(length=65536))
     assert all(math.isfinite(head.reach_bound) for _, head in plans)
+
+
+def test_outputs_of_half_precision_are_rounded_to_it():
+    torch.manual_seed(0)
+    model, ids = mistral(None).eval(), torch.randint(64, (2, 16))
+    bounds = {}
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        plans = plan_checkpoint(model.to(dtype), ids, PlanAim(length=65536, tolerance=0.1))
+        proofs = [head.certificate for _, head in plans]
+        assert {proof.premises.setting.out for proof in proofs} == {dtype}
+        bounds[dtype] = [proof.rounding_bound for proof in proofs]
+    assert min(bounds[torch.bfloat16]) >= torch.finfo(torch.bfloat16).eps > max(bounds[torch.float32])
+
+
+def test_layers_that_share_a_module_are_counted_by_its_calls():
+    config = AlbertConfig(vocab_size=64, embedding_size=16, hidden_size=16, num_hidden_layers=3)
+    config.num_attention_heads, config.intermediate_size = 2, 16
+    plans = plan_checkpoint(AlbertModel(config).eval(), torch.randint(64, (2, 16)), PlanAim(length=64))
+    assert [(layer, head.head) for layer, head in plans] == [(i, h) for i in range(3) for h in range(2)]
 
 
 @pytest.mark.parametrize(

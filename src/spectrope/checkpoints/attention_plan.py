@@ -11,7 +11,7 @@ from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.heads import Unseen, refuse_sinks
 from spectrope.core import Progress, UnsupportedError, Watch, unwatched
 from spectrope.encodings import Context, Encoding, Form, NoPE
-from spectrope.fast import LayerPlans, PlanAim
+from spectrope.fast import HeadPlan, LayerPlans, PlanAim
 
 FULL = ("full_attention", "attention")  # As configurations call a layer that sees everything.
 
@@ -42,7 +42,8 @@ def plan_checkpoint(
         watch: Shown the layers planned.
 
     Returns:
-        The plan of each head of each layer, counted from 0, of which `table` makes a data frame.
+        The plan of each head of each layer, counted from 0, of which `table` makes a data frame. If layers
+        share a module, they are counted in the order of its calls.
 
     Raises:
         UnsupportedError: If the model has two stacks or attention sinks, or no attention kernel could be
@@ -51,25 +52,23 @@ def plan_checkpoint(
     if model.config.is_encoder_decoder:  # pyright: ignore[reportAttributeAccessIssue]
         raise UnsupportedError(f"{type(model).__name__} has two stacks; plans are made for one.")
     modules = attention_modules(model)
-    plans: LayerPlans = []
-    done: set[int] = set()
+    called: list[tuple[str, tuple[HeadPlan, ...]]] = []
     config: Any = model.config
 
     def receive(call: Call) -> None:
         if call.module not in modules:
             return
         refuse_sinks(call)
-        layer = modules.index(call.module)
         ctx, encoding, causal = _received(call, hidden=_hides(config, layer_name(call.module)[1], aim.length))
-        heads = aim.forecast(ctx, encoding, causal)
-        plans.extend((layer, head) for head in heads)
-        done.add(layer)
-        watch(Progress("attention", len(done), len(modules)))
+        called.append((call.module, aim.forecast(ctx, encoding, causal, out=call.q.dtype)))
+        watch(Progress("attention", len(called), max(len(called), len(modules))))
 
     options = {"use_cache": False} if "use_cache" in config.to_dict() else {}
     with evaluating(model), runs_at(ids.shape[1], model), recorded(model, receive, attend=True):
         model(input_ids=ids.to(next(model.parameters()).device), **options)
-    return plans
+    shared = len({module for module, _ in called}) < len(called)
+    numbers = range(len(called)) if shared else [modules.index(module) for module, _ in called]
+    return [(layer, head) for layer, (_, heads) in zip(numbers, called, strict=True) for head in heads]
 
 
 def _hides(config: Any, layer: int, length: int) -> bool:
@@ -92,7 +91,8 @@ def _received(call: Call, *, hidden: bool) -> tuple[Context, Encoding, bool]:
         hidden: Whether pairs would be hidden at the length planned for, even if none are here.
     """
     groups, n = call.q.shape[1] // call.k.shape[1], call.q.shape[2]
-    q, k = call.q.float(), call.k.float().repeat_interleave(groups, 1)
+    wide = torch.promote_types(call.q.dtype, torch.float32)
+    q, k = call.q.to(wide), call.k.to(wide).repeat_interleave(groups, 1)
     if call.scale is not None:
         q = q * (call.scale * q.shape[-1] ** 0.5)
     everything = bool(call.allowed.all())

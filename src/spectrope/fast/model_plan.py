@@ -43,9 +43,11 @@ class PlanAim:
         require(1 <= self.length <= LONGEST, self, "length", f"from 1 to {LONGEST}")
         require(0 < self.tolerance < 1, self, "tolerance", "between 0 and 1")
 
-    def forecast(self, ctx: Context, encoding: Encoding, causal: bool) -> tuple[HeadPlan, ...]:
-        """The choice for each head of a layer, from its logits on some sequences."""
-        return forecast(ctx, encoding, self.length, self.tolerance, causal=causal, costs=self.costs)
+    def forecast(
+        self, ctx: Context, encoding: Encoding, causal: bool, out: torch.dtype | None = None
+    ) -> tuple[HeadPlan, ...]:
+        """The choice for each head of a layer, from its logits on some sequences, and the outputs' dtype."""
+        return forecast(ctx, encoding, self.length, self.tolerance, causal=causal, costs=self.costs, out=out)
 
 
 def table(plans: LayerPlans) -> pl.DataFrame:

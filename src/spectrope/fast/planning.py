@@ -135,6 +135,7 @@ def forecast(
     *,
     causal: bool,
     costs: CostModel = DEFAULT,
+    out: torch.dtype | None = None,
 ) -> tuple[HeadPlan, ...]:
     """Predict what `plan` would choose for one sequence of another length with the same range of logits.
 
@@ -148,6 +149,7 @@ def forecast(
         tolerance: As in `plan`.
         causal: As in `plan`.
         costs: As in `plan`.
+        out: Dtype that outputs are rounded to (default: that of the keys).
 
     Raises:
         ConfigError: If the tolerance is not between 0 and 1, or the length not positive.
@@ -156,7 +158,7 @@ def forecast(
         raise ConfigError(f"length must be at least 1; got {length}.")
     q, k = (x[:1, :, :1].expand(-1, -1, length, -1) for x in (ctx.q, ctx.k))
     pos = torch.arange(length, device=q.device)[None]
-    return _plan(ctx, encoding, tolerance, causal, costs, served=Context(q, k, pos, pos)).heads
+    return _plan(ctx, encoding, tolerance, causal, costs, served=Context(q, k, pos, pos), out=out).heads
 
 
 def _plan(
@@ -168,6 +170,7 @@ def _plan(
     *,
     served: Context,
     kernels: tuple[FastKernel, ...] = KERNELS,
+    out: torch.dtype | None = None,
 ) -> AttentionPlan:
     """A plan with the ranges of one context for the shapes of another."""
     if not 0 < tolerance < 1:
@@ -177,7 +180,7 @@ def _plan(
         if ctx.q.numel() == 0:
             raise UnsupportedError("there are no queries to measure.")
         turned = rotated(ctx, encoding)
-        needs = _needs(ctx, turned, encoding, causal, served, kernels)
+        needs = _needs(ctx, turned, encoding, causal, served, kernels, out or turned.k.dtype)
     except UnsupportedError as refusal:
         exact = HeadPlan(0, math.nan, None, None, costs.exact(shape), "exact", str(refusal))
         heads = tuple(replace(exact, head=head) for head in range(ctx.q.shape[1]))
@@ -266,6 +269,7 @@ def _needs(
     causal: bool,
     served: Context,
     kernels: tuple[FastKernel, ...],
+    out: torch.dtype,
 ) -> _Needs:
     """What the certificates of a layer need.
 
@@ -283,7 +287,7 @@ def _needs(
                 raise
     dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
     length = max(served.q.shape[-2], served.k.shape[-2])
-    blocked = RoundingSetting(length, turned.q.shape[-1], dtype, turned.k.dtype)
+    blocked = RoundingSetting(length, turned.q.shape[-1], dtype, out)
     transformed = replace(blocked, dtype=torch.float64, inputs=dtype) if "fft" in kernels else None
     if lags is not None:
         blocked = replace(blocked, deviation=lags.deviation, near=max(lags.starts))

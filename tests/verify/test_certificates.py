@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from tests.verify.makers import MADE, read, text
 
 import spectrope.verify
 from spectrope.cli import BAD_INPUT, main
-from spectrope.verify import CertificateError, verify_file
+from spectrope.verify import CertificateError, certificates, verify_file
 from spectrope.verify.certificates import _below, _polynomial_error, digest
 
 # Fields that no witness supports, and that the digest alone protects: names, and hashes without their files.
@@ -22,6 +23,8 @@ UNSUPPORTED = {
     *("subject.target", "subject.version", "inputs.0.name", "inputs.0.sha256", "claim.architecture"),
     *("claim.layers.#.stack", "claim.layers.#.module", "witness.#.comparisons.#.what"),
 }
+# Premises of a plan that no witness supports, which are told as assumed.
+PREMISES = {"claim.length", "claim.tokens", "claim.heads.#.layer", "claim.heads.#.head"}
 
 
 def leaves(value, path=()):
@@ -49,7 +52,7 @@ def others(value):
         return [not value, None]
     if isinstance(value, int | float):
         less = value * 0.5 if isinstance(value, float) else value // 2
-        tried = [less, value * 1024 + 1, -value - 1, "1", None]
+        tried = [less, type(value)(0), 2 * value, value * 1024 + 1, "1", None]
     else:
         tried = [f"{value}x", "", 1, None]
     return [one for one in tried if one != value]
@@ -126,6 +129,8 @@ def test_a_forged_field_is_refused_by_the_mathematics(name, tmp_path):
         if seen[place] > 3 or path == ("digest",):
             continue
         tried = [one for one in others(value) if type(one) is type(value)]
+        if place.startswith(("claim.smallest", "claim.largest")):  # Of either sign, unlike counts and sizes.
+            tried.append(-value - 1)
         refused = 0
         for one in tried:
             try:
@@ -134,7 +139,7 @@ def test_a_forged_field_is_refused_by_the_mathematics(name, tmp_path):
                 refused += 1
         if not refused:
             believed.add(place)
-    assert believed <= UNSUPPORTED, sorted(believed - UNSUPPORTED)
+    assert believed <= UNSUPPORTED | PREMISES, sorted(believed - UNSUPPORTED)
 
 
 def test_shape_alone_refuses_values_of_other_types(tmp_path):
@@ -178,6 +183,13 @@ class TestAttention:
         certificate = read("attention")
         certificate["witness"][0]["coefficients"] += [0.0] * 300
         with pytest.raises(CertificateError, match="coefficients: are too many to be checked"):
+            checked(sealed(certificate), tmp_path)
+
+    @pytest.mark.parametrize(("field", "says"), [("energy", "transform.least"), ("features", "one per term")])
+    def test_a_transform_of_nothing_is_refused(self, field, says, tmp_path):
+        certificate = read("attention by FFT")
+        certificate["witness"][0]["transform"][0][field] = 0
+        with pytest.raises(CertificateError, match=says):
             checked(sealed(certificate), tmp_path)
 
     def test_a_head_that_is_named_twice_is_refused(self, tmp_path):
@@ -266,6 +278,38 @@ class TestAudit:
         with pytest.raises(CertificateError, match="is 'matches', which does not follow from the evidence"):
             checked(sealed(certificate), tmp_path)
 
+    def test_a_verdict_that_is_not_checked_is_not_proved(self, tmp_path):
+        certificate = read("audit that differs")
+        certificate["claim"]["outcome"] = "incomplete"
+        for layer in certificate["claim"]["layers"]:
+            layer["verdict"] = "cannot tell"
+        proof = checked(sealed(certificate), tmp_path)
+        assert "the verdicts of 0 layers" in proof.proved[0]
+        assert "of 2 layers, 2 of which depart, no verdict is checked" in proof.assumed[-1]
+
+    def test_a_match_by_compared_values_alone_says_so(self, tmp_path):
+        certificate = read("audit that differs")
+        one = {"what": "x", "declared": 1, "effective": 1, "tolerance": 0}
+        certificate["claim"]["outcome"] = "matches"
+        for layer, evidence in zip(certificate["claim"]["layers"], certificate["witness"], strict=True):
+            layer |= {"law": {"kind": "other"}, "verdict": "matches"}
+            evidence |= {"vectors": [], "comparisons": [one]}
+        proof = checked(sealed(certificate), tmp_path)
+        assert "2 of these layers are shown by compared values alone" in proof.assumed
+
+    @pytest.mark.parametrize("filled", [1e4, 0.0])
+    def test_pairs_are_not_hidden_by_one_large_coordinate(self, filled, tmp_path):
+        certificate = read("audit that differs")
+        certificate["claim"]["outcome"] = "matches"
+        for layer, evidence in zip(certificate["claim"]["layers"], certificate["witness"], strict=True):
+            layer["verdict"] = "matches"
+            evidence["comparisons"] = []
+            for one in evidence["vectors"]:
+                rows = one["values"] if filled else [[0.0] * len(row) for row in one["values"]]
+                one["values"] = [[*row, 1e4] for row in rows]
+        with pytest.raises(CertificateError, match=r"is 'matches', which does not follow|nor most pairs"):
+            checked(sealed(certificate), tmp_path)
+
     def test_noise_cannot_excuse_everything(self, tmp_path):
         certificate = read("audit that differs")
         certificate["claim"]["noise"] = 0.1
@@ -329,11 +373,30 @@ class TestFiles:
         with pytest.raises(CertificateError, match="an object with one name twice"):
             verify_file(tmp_path / "cert.json")
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", "NaN", "1", '{"format": 1}', "[" * 100000])
+    @pytest.mark.parametrize(
+        "content",
+        [
+            "",
+            "{",
+            "[]",
+            "NaN",
+            "1",
+            '{"format": 1}',
+            "[" * 100000,
+        ],
+    )
     def test_what_is_no_certificate_is_refused(self, content, tmp_path):
         (tmp_path / "cert.json").write_text(content)
         with pytest.raises(CertificateError):
             verify_file(tmp_path / "cert.json")
+
+    def test_what_is_too_deep_to_be_written_again_is_refused(self, tmp_path, monkeypatch):
+        def too_deep(certificate):
+            raise RecursionError("too deep")
+
+        monkeypatch.setattr(certificates, "digest", too_deep)
+        with pytest.raises(CertificateError, match="file: is not valid JSON: too deep"):
+            checked(read("eigenvalues"), tmp_path)
 
 
 BLOCKED = (
@@ -431,6 +494,30 @@ class TestThePrograms:
             assert "a.json: holds" in told
             assert "b.json: refused: digest" in told
 
+    def test_what_cannot_be_read_or_printed_hides_nothing(self, tmp_path, capsys):
+        from spectrope.verify.__main__ import main as alone
+
+        (tmp_path / "a.json").mkdir()
+        (tmp_path / "b\nholds.JSON").write_text(text("eigenvalues").replace('"n":24', '"n":25'))
+        for run, words in ((main, ["verify"]), (alone, [])):
+            assert run([*words, str(tmp_path)]) == BAD_INPUT
+            told = capsys.readouterr()
+            assert "a.json: " in told.out + told.err
+            assert "'b\\nholds.JSON': refused: digest" in told.out
+        os.mkfifo(tmp_path / "pipe.json")
+        for run, words in ((main, ["verify"]), (alone, [])):
+            assert run([*words, str(tmp_path / "pipe.json")]) == 1
+            assert "refused: file: is a pipe" in capsys.readouterr().out
+
+    def test_a_name_that_the_terminal_cannot_show_is_escaped(self, tmp_path):
+        certificate = read("eigenvalues")
+        certificate["subject"]["target"] = "modèle"
+        (tmp_path / "cert.json").write_text(json.dumps(sealed(certificate)))
+        typed = [sys.executable, "-m", "spectrope.verify", str(tmp_path / "cert.json")]
+        ended = subprocess.run(typed, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True)
+        assert ended.returncode == 0
+        assert b"said to be of mod\\xe8le" in ended.stdout
+
     def test_json(self, tmp_path, capsys):
         (tmp_path / "cert.json").write_text(text("attention"))
         assert main(["verify", str(tmp_path / "cert.json"), "--json"]) == 0
@@ -451,7 +538,5 @@ class TestThePrograms:
 
 
 def test_the_verifier_is_one_short_module():
-    from spectrope.verify import certificates
-
     with open(certificates.__file__) as file:
-        assert len(file.readlines()) <= 400
+        assert len(file.readlines()) <= 420

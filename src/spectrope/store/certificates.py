@@ -84,8 +84,10 @@ def _is_certificate(path: Path) -> bool:
 
 
 def weights_and_config(folder: Path) -> list[Path]:
-    """The files of a checkpoint that determine what it computes: its configuration and its weights."""
-    return [*sorted(folder.glob("config.json")), *sorted(folder.glob("*.safetensors"))]
+    """The files of a checkpoint or a run that determine what it computes: its configuration, its weights with
+    their index, and code of its own."""
+    patterns = ("config.json", "*.safetensors", "*.bin", "*.index.json", "*.py")
+    return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def _sha256(path: Path) -> str:

@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from spectrope.verify.folders import certificates_in, shown
+
 INVALID, BAD_INPUT = 1, 2
 
 
@@ -17,10 +19,10 @@ def main(arguments: list[str]) -> int:
     except SystemExit as end:  # Of help, or of words that it does not know.
         return int(end.code or 0)
     files, is_folder = [asked.certificate], asked.certificate.is_dir()
-    if is_folder and not (files := sorted(asked.certificate.glob("*.json"))):
+    if is_folder and not (files := certificates_in(asked.certificate)):
         sys.stderr.write(f"verify: folder {asked.certificate} holds no certificate (*.json).\n")
         return BAD_INPUT
-    return max(_checked(file, asked.inputs, f"{file.name}: " if is_folder else "") for file in files)
+    return max(_checked(file, asked.inputs, f"{shown(file)}: " if is_folder else "") for file in files)
 
 
 def _checked(file: Path, inputs: Path | None, name: str) -> int:
@@ -36,11 +38,12 @@ def _checked(file: Path, inputs: Path | None, name: str) -> int:
         print(f"{name}refused: {error}")
         return INVALID
     except OSError as error:
-        sys.stderr.write(f"verify: cannot read {error.filename}: {error.strerror}.\n")
+        sys.stderr.write(f"verify: cannot read {error.filename or file}: {error.strerror}.\n")
         return BAD_INPUT
     print(f"{name}{proof}")
     return 0
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     sys.exit(main(sys.argv[1:]))

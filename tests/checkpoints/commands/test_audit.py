@@ -307,7 +307,10 @@ def test_the_certificate_of_some_layers_names_them(checkpoints, tmp_path, capsys
     assert "Layers 1–2 apply what the configuration declares, in everything" in closed
     assert "layers 0, 3, which were not loaded; " in closed.partition("Not checked: ")[2]
     assert main(("verify", str(path))) == 0
-    assert f"of kind 'audit', of {folder}, layers 1–2 alone, without layers 0, 3" in capsys.readouterr().out
+    assert (
+        f"of kind 'audit', said to be of {folder}, layers 1–2 alone, without layers 0, 3"
+        in capsys.readouterr().out
+    )
 
 
 def test_the_certificate_has_the_outcome_of_the_audit(checkpoints, tmp_path, capsys):

@@ -99,7 +99,7 @@ class PlanCommand(Checkpoints):
             why = f"is for checkpoints; {target.path} is a run with its own examples."
             refuse_given(self, ("tokens", "texts", "dtype"), why)
             plans, tokens = plan_run(target, choose_device(self.device), aim, self.examples)
-            inputs = [target.path / "manifest.json"]
+            inputs = [target.path / "manifest.json", *weights_and_config(target.path)]
         else:
             plans, tokens = self._of_checkpoint(target, aim)
             inputs = weights_and_config(checkpoint_folder(target))

@@ -8,9 +8,10 @@ import tyro
 
 from spectrope.console import JsonOption, print_json, say
 from spectrope.core import ConfigError, SpectropeError, UnsupportedError
+from spectrope.verify.folders import certificates_in, shown
 
 LISTED = False
-INVALID = 1
+INVALID, BAD_INPUT = 1, 2
 MISSING = "verify needs python-flint, which is not installed; pip install 'spectrope[verify]'."
 
 
@@ -44,13 +45,17 @@ class Verify:
         """
         if not self.certificate.is_dir():
             record = self._checked(self.certificate)
+            if "unread" in record:
+                raise SpectropeError(record["unread"])
             self._tell(record)
             return 0 if record["holds"] else INVALID
-        files = sorted(self.certificate.glob("*.json"))
+        files = certificates_in(self.certificate)
         if not files:
             raise ConfigError(f"folder {self.certificate} holds no certificate (*.json).")
-        records = [{"file": path.name, **self._checked(path)} for path in files]
+        records = [{"file": shown(path), **self._checked(path)} for path in files]
         self._tell(*records)
+        if any("unread" in record for record in records):
+            return BAD_INPUT
         return 0 if all(record["holds"] for record in records) else INVALID
 
     def _checked(self, path: Path) -> dict[str, Any]:
@@ -63,7 +68,8 @@ class Verify:
         except CertificateError as refusal:
             return {"holds": False, "refused": str(refusal), "text": f"refused: {refusal}"}
         except OSError as error:
-            raise SpectropeError(f"cannot read {error.filename}: {error.strerror}.") from None
+            told = f"cannot read {error.filename or path}: {error.strerror}."
+            return {"holds": False, "unread": told, "text": told}
         return {"holds": True, **vars(proof), "text": str(proof)}
 
     def _tell(self, *records: dict[str, Any]) -> None:

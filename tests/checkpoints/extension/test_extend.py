@@ -255,6 +255,15 @@ class TestExtension:
             extend_checkpoint(model, FACTOR, [tokens()])
         assert extend_checkpoint(model, FACTOR).scores.is_empty()
 
+    def test_scores_have_no_dropout_in_training_mode(self):
+        model = llama()
+        for layer in model.model.layers:
+            layer.self_attn.attention_dropout = 0.5
+        given = {"methods": ("none",), "stride": 16, "needles": 0}
+        scores = [extend_checkpoint(model.train(mode), FACTOR, [tokens()], **given) for mode in (False, True)]
+        assert scores[0].scores.equals(scores[1].scores)
+        assert model.training
+
     def test_scores_are_those_of_plain_transformers_code(self):
         model, text = llama(), tokens()
         found = extend_checkpoint(model, FACTOR, [text], stride=8, needles=0)

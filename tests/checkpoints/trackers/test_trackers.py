@@ -47,6 +47,7 @@ run.close()
 def kept(name, folder):
     """What a tracker leaves in its folder, written by a process that may not leave the machine."""
     environment = os.environ | {"WANDB_API_KEY": SECRET, "MLFLOW_TRACKING_TOKEN": SECRET, "HF_TOKEN": SECRET}
+    environment |= {f"TRACKIO_{what}_URL": "http://192.0.2.1:9" for what in ("SERVER", "WEBHOOK")}
     command = [sys.executable, "-c", SCRIPT, name, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -83,6 +84,22 @@ def test_trackio_is_not_sent_to_a_folder_that_it_does_not_write(tmp_path, monkey
     command = [sys.executable, "-c", script, str(tmp_path / "asked")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"trackio writes to {tmp_path / 'set'} in this process, and not to" in done.stdout
+
+
+def test_a_run_of_weights_and_biases_that_is_open_stays_open(tmp_path):
+    script = (
+        "import sys, wandb, spectrope as sp\n"
+        "mine = wandb.init(project='mine', mode='offline', dir=sys.argv[1])\n"
+        "run = sp.tracker('wandb', sys.argv[1], project='other')\n"
+        "assert (run.logged.id != mine.id, run.logged.project) == (True, 'other')\n"
+        "run.close()\n"
+        "mine.log({'loss': 1.0})\n"
+        "mine.finish()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    environment = os.environ | {"WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false"}
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert len(list(tmp_path.rglob("run-*.wandb"))) == 2
 
 
 def csv_numbers(folder):

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 import spectrope as sp
 from spectrope.checkpoints.training.watch import EncodingMovedError
@@ -173,6 +173,40 @@ def test_a_layer_without_rotation_that_turns_is_named():
     assert [move.finding.code for move in watch.moves] == ["SPE110"]
 
 
+def turned_backwards(q, k, cos, sin, **_):
+    return apply_rotary_pos_emb(q, k, cos, -sin)
+
+
+def turned_in_adjacent_pairs(q, k, cos, sin, **_):
+    cos, sin = (x[..., : x.shape[-1] // 2].repeat_interleave(2, -1)[:, None] for x in (cos, sin))
+    return tuple(x * cos + rotate_adjacent(x) * sin for x in (q, k))
+
+
+def rotate_adjacent(x):
+    return torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+
+
+@pytest.mark.parametrize(
+    ("turned", "says"),
+    [(turned_backwards, "sense of rotation: 1 at the start, -1"), (turned_in_adjacent_pairs, "unknown")],
+)
+def test_another_rotation_half_way_is_a_move(model, monkeypatch, turned, says):
+    def turn(_):
+        monkeypatch.setattr(transformers.models.llama.modeling_llama, "apply_rotary_pos_emb", turned)
+
+    with sp.watch_training(model, every=1) as watch, pytest.warns(SpectropeWarning, match=f"step 2.*{says}"):
+        train(model, watch, 4, at=2, act=turn)
+    assert {move.step for move in watch.moves} == {2}
+
+
+def test_a_layer_whose_terms_are_not_watched_is_named():
+    model = FAMILIES["t5"]().train()
+    with sp.watch_training(model, every=1) as watch:
+        model(input_ids=IDS, decoder_input_ids=IDS)
+        with pytest.warns(SpectropeWarning, match="cannot be detected in layers .*, encoder 0, encoder 1"):
+            watch.step()
+
+
 def test_a_layer_whose_moves_would_not_be_seen_is_named():
     model = FAMILIES["deepseek_v3"]().train()
     with (
@@ -192,8 +226,13 @@ def test_packed_positions_raise_no_alarm(model):
 def test_evaluation_is_not_recorded(model):
     with sp.watch_training(model, every=1) as watch:
         model.eval()
-        model(input_ids=IDS)
-        assert watch.step() == []
+        for _ in range(2):  # It is said once.
+            model(input_ids=IDS)
+            with warnings.catch_warnings(record=True, action="always") as told:
+                assert watch.step() == []
+            said = [str(one.message) for one in told]
+            assert len(said) == (watch.steps == 1)
+            assert all("nothing was measured in step 0: no forward pass" in one for one in said)
         model.train()
     assert not watch.records
     assert model.training

@@ -16,6 +16,7 @@ from spectrope.checkpoints.adapters import (
     Tokenizer,
     drawable_tokens,
     encoded,
+    evaluating,
     require_own_head,
     trained_length,
 )
@@ -80,7 +81,7 @@ class Extension(Shown):
         """All of it, JSON-ready."""
         tables = {"bands": self.bands.to_dicts(), "scores": self.scores.to_dicts()}
         settings = {"length": self.length, "factor": self.factor, "judge": self.judge}
-        return settings | {"factors": list(self.factors)} | tables
+        return settings | {"factors": list(self.factors), "unplaced": self.unplaced} | tables
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         kinds = self.bands.group_by("leaving", "pairs", maintain_order=True).agg(pl.col("layer").unique())
@@ -185,21 +186,22 @@ def extend_checkpoint(
     steps = len(names) + 1 + (LONGROPE in names)
     factors: tuple[float, ...] = ()
     ways: dict[str, ScaledModule] = dict(METHODS)
-    if LONGROPE in names:
-        searched, *pieces = _enough(pieces)
-        factors = searched_factors(model, searched, factor, length)
-        ways[LONGROPE] = slowed(factors)
-        watch(Progress("extending", 1, steps))
     long: dict[str, Tensor] = {}
     found: dict[str, float | None] = {}
-    for done, name in enumerate(names, steps - len(names)):
-        with scaled(model, ways[name], factor, length):
-            long[name] = torch.cat([losses(model, piece)[length - 1 :] for piece in pieces])
-            found[name] = needle_accuracy(model, drawable, len(pieces[0]), needles) if needles else None
-        watch(Progress("extending", done, steps))
-    step = stride or max(1, length // 8)
-    short = torch.cat([sliding_losses(model, piece, length, step)[length - 1 :] for piece in pieces])
-    watch(Progress("extending", steps, steps))
+    with evaluating(model):
+        if LONGROPE in names:
+            searched, *pieces = _enough(pieces)
+            factors = searched_factors(model, searched, factor, length)
+            ways[LONGROPE] = slowed(factors)
+            watch(Progress("extending", 1, steps))
+        for done, name in enumerate(names, steps - len(names)):
+            with scaled(model, ways[name], factor, length):
+                long[name] = torch.cat([losses(model, piece)[length - 1 :] for piece in pieces])
+                found[name] = needle_accuracy(model, drawable, len(pieces[0]), needles) if needles else None
+            watch(Progress("extending", done, steps))
+        step = stride or max(1, length // 8)
+        short = torch.cat([sliding_losses(model, piece, length, step)[length - 1 :] for piece in pieces])
+        watch(Progress("extending", steps, steps))
     keys = key_tokens(long[judge], short)
     rows = [_row(WINDOW, length, short, keys, None)]
     rows += [_row(name, len(pieces[0]), long[name], keys, found[name]) for name in methods]

@@ -1,7 +1,9 @@
 """Base class of trackers, which record numbers by step in an experiment tracker."""
 
+import contextlib
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -71,6 +73,16 @@ def unused(folder: Path, name: str, *suffixes: str) -> Path:
     """The first path of this name, else numbered, that is not there, nor with any of these suffixes."""
     paths = (folder / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(path for path in paths if not any(Path(f"{path}{suffix}").exists() for suffix in suffixes))
+
+
+@contextlib.contextmanager
+def unset(*names: str) -> Iterator[None]:
+    """Take variables out of the environment while the block runs."""
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 def client(module: str, package: str) -> Any:

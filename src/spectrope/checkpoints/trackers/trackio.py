@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spectrope.checkpoints.adapters.hub import without_hub
-from spectrope.checkpoints.trackers.base import Tracker, client
+from spectrope.checkpoints.trackers.base import Tracker, client, unset
 from spectrope.core import ConfigError
+
+ADDRESSES = ("TRACKIO_SERVER_URL", "TRACKIO_SPACE_ID", "TRACKIO_WEBHOOK_URL")  # Where it would send unasked.
 
 
 class Trackio(Tracker, name="trackio"):
@@ -29,7 +31,7 @@ class Trackio(Tracker, name="trackio"):
                 f"trackio writes to {used} in this process, and not to {wanted}; name that folder, or unset "
                 "TRACKIO_DIR and begin a new process."
             )
-        with without_hub():
+        with without_hub(), unset(*ADDRESSES):
             self.logged = trackio.init(
                 project=self.project,
                 name=self.run,

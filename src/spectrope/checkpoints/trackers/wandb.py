@@ -24,6 +24,7 @@ class WeightsAndBiases(Tracker, name="wandb"):
             name=self.run,
             dir=str(self.folder),
             config=self.config,
+            reinit="create_new",  # A run of the caller's own stays as it is.
             mode="offline" if self.url is None else "online",
             settings=wandb.Settings(**quiet, **apart, **address),
         )

@@ -65,6 +65,7 @@ def _expected(kernel: LayerKernel, noise: float) -> ExpectedLayer:
             width=rotation.width,
             head_dim=rotation.head_dim,
             frequencies=_forward(rotation.frequencies),
+            sense=_sense(rotation.frequencies),
             errors=rotation.errors,
             gain=rotation.gain,
             pairing=rotation.seen_pairing,
@@ -82,22 +83,28 @@ def _expected(kernel: LayerKernel, noise: float) -> ExpectedLayer:
     return ExpectedLayer(LayerEncoding("linear bias", slopes=tuple(slopes.tolist())), None, n_heads)
 
 
+def _sense(frequencies: tuple[float, ...]) -> int:
+    """The sense in which the fastest pair turns."""
+    return 1 if max(frequencies, key=abs) > 0 else -1
+
+
 def _forward(frequencies: tuple[float, ...]) -> tuple[float, ...]:
     """Frequencies in the sense in which the fastest pair turns."""
-    fastest = max(frequencies, key=abs)
-    return tuple(f if fastest > 0 else -f for f in frequencies)
+    sense = _sense(frequencies)
+    return tuple(sense * f for f in frequencies)
 
 
-def departures(expected: ExpectedLayer, heard: HeardLayer) -> Iterator[Discrepancy]:
+def departures(expected: ExpectedLayer, heard: HeardLayer, *, readable: bool) -> Iterator[Discrepancy]:
     """Where a step's own queries and keys show another encoding than the layer had.
 
     Args:
         expected: Of the layer.
         heard: Of the step.
+        readable: Whether its rotation could be read when training began (`watched`).
     """
     match expected.encoding.kind:
         case "rotary":
-            now = _rotation(expected, heard)
+            now = _rotation(expected, heard) or (LayerEncoding("unknown") if readable else None)
         case "linear bias":
             now = _linear(heard)
             slopes = expected.encoding.slopes or ()
@@ -115,7 +122,8 @@ def departures(expected: ExpectedLayer, heard: HeardLayer) -> Iterator[Discrepan
 
 def watched(expected: ExpectedLayer, heard: HeardLayer) -> bool:
     """Whether a change of the layer's encoding would be detected."""
-    return expected.encoding.kind == "linear bias" or _sources(expected.layout, heard) is not None
+    kind = expected.encoding.kind
+    return kind == "linear bias" or (kind != "unknown" and _sources(expected.layout, heard) is not None)
 
 
 def _rotation(expected: ExpectedLayer, heard: HeardLayer) -> LayerEncoding | None:
@@ -132,6 +140,7 @@ def _rotation(expected: ExpectedLayer, heard: HeardLayer) -> LayerEncoding | Non
     turning = replace(
         expected.encoding.turning,
         frequencies=_forward(tuple(frequencies.tolist())),
+        sense=_sense(tuple(frequencies.tolist())),
         errors=tuple(errors.tolist()),
         phase_error=phase_error,
         gain=gains[0] * gains[1],

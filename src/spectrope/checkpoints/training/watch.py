@@ -78,7 +78,8 @@ class EncodingWatch:
             model.register_forward_pre_hook(self._begin, with_kwargs=True),
             model.register_forward_hook(self._end, always_call=True),
         ]
-        self._unseen: set[str] = set()
+        self._readable: dict[str, bool] = {}  # Layers heard so far, and whether their changes are detected.
+        self._deaf = False  # Whether it was said that a step showed nothing.
         self._off: set[tuple[str, str]] = set()  # Layers and respects that had moved at the last measurement.
 
     def _begin(self, model: nn.Module, _: Any, given: dict[str, Any]) -> None:
@@ -103,12 +104,20 @@ class EncodingWatch:
         heard, self._listener.heard = self._listener.heard, {}
         at, self.steps = self.steps, self.steps + 1
         if not heard:
+            self._tell_of_nothing(at)
             return []
         values = self._measured(heard)
         self.records.append({"step": at, **values})
         for tracker in self.trackers:
             tracker.log(values, at)
         return self._compared(heard, at)
+
+    def _tell_of_nothing(self, step: int) -> None:
+        """Warn, once, of a step that was to be measured and showed no forward pass in training mode."""
+        if step % self.every == 0 and not self._deaf:
+            self._deaf = True
+            why = f"nothing was measured in step {step}: no forward pass of the model ran in training mode"
+            warnings.warn(f"{why}; call model.train() before it, and step() after it.", SpectropeWarning, 4)
 
     def _measured(self, heard: dict[str, HeardLayer]) -> dict[str, float]:
         values: dict[str, float] = {}
@@ -121,17 +130,20 @@ class EncodingWatch:
 
     def _compared(self, heard: dict[str, HeardLayer], step: int) -> list[TrainingMove]:
         off: list[TrainingMove] = []
+        unseen: list[str] = []
+        for module in heard.keys() - self._readable.keys():
+            self._readable[module] = watched(self._expected[module], heard[module])
+            if not self._readable[module]:
+                unseen.append(_name(module))
         for module, layer in heard.items():
-            name, expected = _name(module), self._expected[module]
-            for finding in departures(expected, layer):
+            name, readable = _name(module), self._readable[module]
+            for finding in departures(self._expected[module], layer, readable=readable):
                 off.append(TrainingMove(step, name, finding))
-            if step == 0 and not watched(expected, layer):
-                self._unseen.add(name)
         new = [move for move in off if (move.layer, move.finding.what) not in self._off]
         self._off = {(move.layer, move.finding.what) for move in off}
         self.moves += new
-        if step == 0 and self._unseen:
-            layers = ", ".join(sorted(self._unseen))
+        if unseen:
+            layers = ", ".join(sorted(unseen))
             warnings.warn(
                 f"changes of the encoding cannot be detected in layers {layers}", SpectropeWarning, 3
             )

@@ -132,6 +132,28 @@ class TestCoverage:
         found = [coverage_of(strip, 11, offset).implied for offset in (0, 4, 7, 11)]
         assert found == pytest.approx([1, 3 / 7, 0, 0])  # Tokens 4 to 6 train as second operands.
 
+    def test_a_pair_of_one_token_with_itself_implies_twice_its_phase_and_no_more(self):
+        split = ModularConfig(p=5, fraction=0.4).build().split(22)
+        assert implied(split, 5).sum() == 7  # Of 15, all of which follow over the rationals and modulo 5.
+
+    @pytest.mark.parametrize(
+        ("operation", "offset"), [("mul", 0), ("mul", 7), ("div", 7), ("quadratic", 0), ("sub", 0)]
+    )
+    def test_operations_that_are_no_sums_of_phases_are_refused(self, operation, offset):
+        split = ModularConfig(p=7, operation=operation, fraction=0.3).build().split(0)
+        with pytest.raises(ConfigError, match="different results have the same phase in every solution"):
+            coverage_of(split, 7, offset)
+
+    @pytest.mark.parametrize("operation", ["sub", "2*a + 3*b", "a**2 + b**2"])
+    def test_sums_of_phases_may_have_vocabularies_of_their_own(self, operation):
+        split = ModularConfig(p=11, operation=operation, fraction=0.7).build().split(0)
+        assert coverage_of(split, 11, offset=11).implied == 1
+
+    def test_a_composite_modulus_is_refused(self):
+        split = ModularConfig(p=6, fraction=0.5, allow_composite=True).build().split(0)
+        with pytest.raises(ConfigError, match="coverage needs a prime modulus; got 6"):
+            coverage_of(split, 6)
+
 
 class TestNormDescent:
     def test_the_least_norm_fits_and_is_more_uniform_than_the_first_fit(self):

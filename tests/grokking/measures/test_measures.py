@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from spectrope.grokking.measures.base import PROGRESS_MEASURES, Snapshot, columns
+from spectrope.grokking.measures.base import PROGRESS_MEASURES, Snapshot, columns, on_sphere
 from spectrope.grokking.measures.restricted import key_waves
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.tasks.modular import ModularConfig
@@ -217,6 +217,17 @@ def test_scale_free_measures_do_not_see_the_scale():
     before, after = values(snapshot(points)), values(snapshot(7 * points))
     changed = {name for name in before if before[name] != pytest.approx(after[name])}
     assert changed == {"med"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_sphere_has_every_row_but_zeros_whatever_its_norm(dtype):
+    norms = torch.logspace(-11.9, 9, 400, dtype=dtype)[:, None]
+    usual = F.normalize(noise(400, 7).to(dtype), dim=-1) * norms
+    usual = usual[usual.norm(dim=-1) > 1e-12]
+    assert torch.equal(on_sphere(usual), F.normalize(usual, dim=-1))
+    tiny = on_sphere(noise(5, 7).to(dtype) * 1e-16)
+    assert_close(tiny.norm(dim=-1), torch.ones(5, dtype=dtype))
+    assert on_sphere(torch.zeros(2, 3, dtype=dtype)).count_nonzero() == 0
 
 
 def test_embeddings_of_zeros_leave_shares_undefined():

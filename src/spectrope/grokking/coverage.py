@@ -36,13 +36,18 @@ def coverage_of(split: Split, p: int, offset: int = 0) -> Coverage:
     trigonometric solutions do that treat both operands alike. Each training pair is one such equation with
     integer coefficients. A test pair's own equation holds in every solution if and only if it is an integer
     combination of these, since the circle group is an injective cogenerator. That is tested over the
-    rationals and modulo p: what follows does so over both; the converse fails only if the equations have
-    torsion other than p, such as p squared.
+    rationals, modulo p, and modulo 2, because a pair of a token with itself gives :math:`2u_a`: what follows
+    does so over all three; the converse fails only if the equations have other torsion, such as p squared.
 
     Args:
         split: Pairs, and which of them train.
-        p: Modulus.
+        p: Modulus, a prime.
         offset: The d of the task: operand b is token b + d, so that 0 shares one vocabulary and p parts two.
+
+    Raises:
+        ConfigError: If p is composite, or the operation is no sum of phases: different results have the same
+            phase, a multiple of 1/p, in every solution for all pairs, as for `mul` and `div`, whose operands
+            include 0.
     """
     follows = implied(split, p, offset)
     labels, trains = split.pairs.labels, split.trains

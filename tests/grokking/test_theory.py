@@ -1,5 +1,7 @@
 """Least norms, local minima and coverage against what is known of them on paper."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -175,6 +177,8 @@ class TestNormDescent:
         [
             ({"steps": 0}, "NormDescent.steps must be at least 1; got 0"),
             ({"decay": 0.0}, "decay must be positive"),
+            ({"decay": math.inf}, "decay must be positive and finite; got inf"),
+            ({"rate": math.inf}, "rate must be positive and finite; got inf"),
             ({"ratio": 1.0}, "ratio must be between 0 and 1; got 1.0"),
             ({"rate": -1.0}, "rate must be positive"),
         ],
@@ -194,8 +198,12 @@ def test_the_command_prints_all_three_tables(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "regular polygon, width 2" in out
     assert "strip 5" in out
+    assert "(no certified minimum)" in out
+    assert "Smallest norm at which" not in out
     assert main(["grok-theory", "--tokens", "2"]) == 2
     assert "tokens must be between 3 and 12; got 2" in capsys.readouterr().err
+    assert main(["grok-theory", "--p", "22"]) == 2
+    assert "GrokTheory.p must be a prime between 5 and 101; got 22." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("embeddings", [np.zeros((1, 2)), np.full((3, 2), np.nan)])

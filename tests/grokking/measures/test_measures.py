@@ -219,6 +219,14 @@ def test_scale_free_measures_do_not_see_the_scale():
     assert changed == {"med"}
 
 
+def test_single_norms_change_all_but_the_measures_on_the_sphere():
+    points = noise(11, 6)
+    one_longer = torch.cat([3 * points[:1], points[1:]])
+    before, after = values(snapshot(points)), values(snapshot(one_longer))
+    changed = {name for name in before if before[name] != pytest.approx(after[name])}
+    assert changed == {"med", "unevenness", "simplex_distance", "fourier_gini", "effective_rank"}
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_sphere_has_every_row_but_zeros_whatever_its_norm(dtype):
     norms = torch.logspace(-11.9, 9, 400, dtype=dtype)[:, None]
@@ -239,6 +247,8 @@ def test_embeddings_of_zeros_leave_shares_undefined():
 def test_every_column_is_named_once_and_explained():
     found = values(snapshot(noise(5, 3)))
     assert found.keys() == columns().keys()
+    for name in ("restricted_loss", "excluded_loss"):
+        assert columns()[name].startswith("cross-entropy of ")
     assert sum(len(PROGRESS_MEASURES[name].columns) for name in PROGRESS_MEASURES) == len(columns())
 
 

@@ -98,6 +98,8 @@ class TestImages:
                 r"ShapesConfig.sides must be numbers of sides, 0 or at least 3; got \(0, 2\)",
             ),
             ({"sides": (3, 3)}, "sides must be different from one another"),
+            ({"sides": (0, 4, 3)}, r"sides must be in ascending order; got \(0, 4, 3\)"),
+            ({"sides": ()}, "sides must be numbers of sides"),
             ({"resolution": 33}, "resolution must be even and at least 8; got 33"),
             ({"n_train": 14_641}, "n_train must be between 1 and 14640; got 14641"),
         ],
@@ -260,8 +262,18 @@ class TestDistributions:
         config = ShapesConfig(sides=(0, 3, 5), resolution=16, n_train=28, distribution=Strip(k=3))
         with pytest.raises(ConfigError, match="n_train must be at most 27, which are not held out; got 28"):
             config.build().split(0)
-        with pytest.raises(ConfigError, match=r"Strip\.k must be below p - 1, 5; got 5"):
-            ShapesConfig(sides=(0, 3, 5), n_train=3, distribution=Strip(k=5))
+
+    @pytest.mark.parametrize(("kind", "k"), [(Strip, 5), (Strip, 2), (Square, 5), (Square, 2)])
+    def test_a_region_holds_out_some_images_but_not_all(self, kind, k):
+        told = r"distribution must be one that holds out some .* k is .* sides: at least 3 and below 5\."
+        with pytest.raises(ConfigError, match=told):
+            ShapesConfig(sides=(3, 4, 5), n_train=3, distribution=kind(k=k))
+        assert ShapesConfig(sides=(3, 4, 5), n_train=3, distribution=kind(k=3)).build().held_out().any()
+
+    def test_the_command_chooses_a_k_that_holds_something_out(self):
+        chosen = GrokShapes(sides=(5, 6, 7), n_train=9, distribution="strip").experiment(0).task.distribution
+        assert chosen == Strip(k=5)
+        assert GrokShapes(distribution="strip").experiment(0).task.distribution == Strip(k=2)
 
     def test_random_images_are_drawn_as_before_there_were_distributions(self):
         drawn = numpy_stream(3, "shapes/split").permutation(11**4)[:3660]

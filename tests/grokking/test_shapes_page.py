@@ -11,7 +11,13 @@ from tests.figures.test_browser import assert_sound
 from spectrope.core.errors import ConfigError
 from spectrope.grokking.config import ShapesExperiment, ShapesTraining
 from spectrope.grokking.shapes import IMAGES
-from spectrope.grokking.shapes_page import IMAGES_SHOWN, answer_panels, image_panels, write_shapes
+from spectrope.grokking.shapes_page import (
+    IMAGES_SHOWN,
+    answer_panels,
+    image_panels,
+    untrained_sums,
+    write_shapes,
+)
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
@@ -60,6 +66,23 @@ def test_answers_count_every_image_not_trained_on(runs):
         assert rows.group_by("sides").agg(pl.col("share").sum())["share"].to_list() == pytest.approx(
             [100.0] * rows["sides"].n_unique()
         )
+
+
+def test_sums_that_are_never_trained_on_are_told(runs, tmp_path):
+    run = runs[0]
+    table = run.frame(IMAGES)
+    trained = {sides for sides, trains in table.select("sides", "trains").rows() if trains}
+    rest = [sides for sides, trains in table.select("sides", "trains").rows() if not trains]
+    assert untrained_sums(run) == (sum(sides not in trained for sides in rest), len(rest))
+    few = ShapesConfig(sides=(0, 3, 4), resolution=16, n_train=10)
+    training = ShapesTraining(steps=1, batch_size=5, evaluate_every=1, stop=None)
+    one = ShapesExperiment(task=few, training=training, width=2)
+    [poor] = execute([Job(one, tables=())], tmp_path, device="cpu")
+    count, total = untrained_sums(poor)
+    assert count > 0
+    most = 100 - 100 * count / total
+    told = f"cannot be learned: {count} of {total} with seed 0 (accuracy at most {most:.1f} %)."
+    assert told in write_shapes([poor], tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_wrong_answers_come_first_and_right_ones_have_half_the_places(runs):

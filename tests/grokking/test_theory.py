@@ -1,5 +1,7 @@
 """Least norms, local minima and coverage against what is known of them on paper."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -132,6 +134,28 @@ class TestCoverage:
         found = [coverage_of(strip, 11, offset).implied for offset in (0, 4, 7, 11)]
         assert found == pytest.approx([1, 3 / 7, 0, 0])  # Tokens 4 to 6 train as second operands.
 
+    def test_a_pair_of_one_token_with_itself_implies_twice_its_phase_and_no_more(self):
+        split = ModularConfig(p=5, fraction=0.4).build().split(22)
+        assert implied(split, 5).sum() == 7  # Of 15, all of which follow over the rationals and modulo 5.
+
+    @pytest.mark.parametrize(
+        ("operation", "offset"), [("mul", 0), ("mul", 7), ("div", 7), ("quadratic", 0), ("sub", 0)]
+    )
+    def test_operations_that_are_no_sums_of_phases_are_refused(self, operation, offset):
+        split = ModularConfig(p=7, operation=operation, fraction=0.3).build().split(0)
+        with pytest.raises(ConfigError, match="different results have the same phase in every solution"):
+            coverage_of(split, 7, offset)
+
+    @pytest.mark.parametrize("operation", ["sub", "2*a + 3*b", "a**2 + b**2"])
+    def test_sums_of_phases_may_have_vocabularies_of_their_own(self, operation):
+        split = ModularConfig(p=11, operation=operation, fraction=0.7).build().split(0)
+        assert coverage_of(split, 11, offset=11).implied == 1
+
+    def test_a_composite_modulus_is_refused(self):
+        split = ModularConfig(p=6, fraction=0.5, allow_composite=True).build().split(0)
+        with pytest.raises(ConfigError, match="coverage needs a prime modulus; got 6"):
+            coverage_of(split, 6)
+
 
 class TestNormDescent:
     def test_the_least_norm_fits_and_is_more_uniform_than_the_first_fit(self):
@@ -153,6 +177,8 @@ class TestNormDescent:
         [
             ({"steps": 0}, "NormDescent.steps must be at least 1; got 0"),
             ({"decay": 0.0}, "decay must be positive"),
+            ({"decay": math.inf}, "decay must be positive and finite; got inf"),
+            ({"rate": math.inf}, "rate must be positive and finite; got inf"),
             ({"ratio": 1.0}, "ratio must be between 0 and 1; got 1.0"),
             ({"rate": -1.0}, "rate must be positive"),
         ],
@@ -172,8 +198,12 @@ def test_the_command_prints_all_three_tables(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "regular polygon, width 2" in out
     assert "strip 5" in out
+    assert "(no certified minimum)" in out
+    assert "Smallest norm at which" not in out
     assert main(["grok-theory", "--tokens", "2"]) == 2
     assert "tokens must be between 3 and 12; got 2" in capsys.readouterr().err
+    assert main(["grok-theory", "--p", "22"]) == 2
+    assert "GrokTheory.p must be a prime between 5 and 101; got 22." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("embeddings", [np.zeros((1, 2)), np.full((3, 2), np.nan)])

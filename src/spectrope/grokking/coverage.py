@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from spectrope.grokking.tasks.modular import Split
+from spectrope.core import ConfigError
+from spectrope.grokking.tasks.modular import Split, is_prime
 
 LARGE_PRIME = 32_749  # Stands for the rationals; its square fits 32 bits.
 
@@ -35,13 +36,18 @@ def coverage_of(split: Split, p: int, offset: int = 0) -> Coverage:
     trigonometric solutions do that treat both operands alike. Each training pair is one such equation with
     integer coefficients. A test pair's own equation holds in every solution if and only if it is an integer
     combination of these, since the circle group is an injective cogenerator. That is tested over the
-    rationals and modulo p: what follows does so over both; the converse fails only if the equations have
-    torsion other than p, such as p squared.
+    rationals, modulo p, and modulo 2, because a pair of a token with itself gives :math:`2u_a`: what follows
+    does so over all three; the converse fails only if the equations have other torsion, such as p squared.
 
     Args:
         split: Pairs, and which of them train.
-        p: Modulus.
+        p: Modulus, a prime.
         offset: The d of the task: operand b is token b + d, so that 0 shares one vocabulary and p parts two.
+
+    Raises:
+        ConfigError: If p is composite, or the operation is no sum of phases: different results have the same
+            phase, a multiple of 1/p, in every solution for all pairs, as for `mul` and `div`, whose operands
+            include 0.
     """
     follows = implied(split, p, offset)
     labels, trains = split.pairs.labels, split.trains
@@ -52,10 +58,31 @@ def coverage_of(split: Split, p: int, offset: int = 0) -> Coverage:
 
 
 def implied(split: Split, p: int, offset: int = 0) -> Bool[np.ndarray, " t"]:
-    """Whether the result of each test pair follows from the training pairs; see `coverage_of`."""
+    """Whether the result of each test pair follows from the training pairs; see `coverage_of`.
+
+    Raises:
+        ConfigError: If p is composite, or the operation is no sum of phases.
+    """
+    if not is_prime(p):
+        raise ConfigError(f"coverage needs a prime modulus; got {p}.")
     rows = _equations(split, p, offset)
+    _require_phases(rows, split.pairs.labels.unique().numpy() + offset + p, p)
     trains = split.trains.numpy()
-    return np.logical_and.reduce([_spanned(rows[trains], rows[~trains], q) for q in (p, LARGE_PRIME)])
+    primes = dict.fromkeys((p, 2, LARGE_PRIME))
+    return np.logical_and.reduce([_spanned(rows[trains], rows[~trains], q) for q in primes])
+
+
+def _require_phases(rows: EquationRows, columns: Int[np.ndarray, " r"], p: int) -> None:
+    """Raise an error if two results, told by their columns, are the same in every solution modulo p.
+
+    Their difference is then a combination of the rows, so that both have the same remainder.
+    """
+    results = np.eye(rows.shape[1], dtype=np.int32)[columns]
+    if len(np.unique(_remainders(results, _basis(rows, p), p), axis=0)) < len(results):
+        raise ConfigError(
+            "coverage needs an operation that is a sum of phases; here, different results have the same "
+            "phase in every solution. Use add, or sub with an offset of p."
+        )
 
 
 def _equations(split: Split, p: int, offset: int) -> EquationRows:
@@ -70,13 +97,18 @@ def _equations(split: Split, p: int, offset: int) -> EquationRows:
 
 def _spanned(known: EquationRows, asked: EquationRows, q: int) -> Bool[np.ndarray, " t"]:
     """Whether rows are combinations of others modulo a prime."""
+    return np.logical_not(_remainders(asked, _basis(known, q), q).any(axis=1))
+
+
+def _basis(known: EquationRows, q: int) -> EquationRows:
+    """A basis modulo a prime in reduced row echelon form."""
     basis, known = known[:0], np.random.default_rng(0).permutation(known)  # So that blocks have full rank.
     while len(known):
         block, known = np.split(known, [known.shape[1]])
         basis = _reduced(np.concatenate([basis, block]), q)
         known = _remainders(known, basis, q)
         known = known[known.any(axis=1)]
-    return np.logical_not(_remainders(asked, basis, q).any(axis=1))
+    return basis
 
 
 def _reduced(rows: EquationRows, q: int) -> EquationRows:

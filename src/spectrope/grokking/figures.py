@@ -87,7 +87,7 @@ def principal(embeddings: Float[np.ndarray, "p c"]) -> Float[np.ndarray, "p 2"]:
     """Coordinates on the two principal axes of the centred embeddings."""
     centred = embeddings - embeddings.mean(0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    return u[:, :2] * s[:2]
+    return _in_plane(u[:, :2] * s[:2])
 
 
 def strongest_waves(embeddings: Float[np.ndarray, "p c"]) -> list[int]:
@@ -100,7 +100,12 @@ def in_wave(embeddings: Float[np.ndarray, "p c"], k: int) -> Float[np.ndarray, "
     """Coordinates in the plane spanned by the cosine and the sine part of frequency k."""
     wave = np.fft.rfft(embeddings, axis=0)[k]
     plane, _ = np.linalg.qr(np.stack([wave.real, wave.imag], 1))
-    return (embeddings - embeddings.mean(0)) @ plane
+    return _in_plane((embeddings - embeddings.mean(0)) @ plane)
+
+
+def _in_plane(places: Float[np.ndarray, "p c"]) -> Float[np.ndarray, "p 2"]:
+    """Coordinates in a plane; embeddings of one dimension lie on its first axis."""
+    return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
 
 
 def _course(

@@ -1,5 +1,6 @@
-"""Smallest norm at which a model still solves every training pair, and the embeddings reached."""
+"""A small norm at which a model still solves the training pairs, and the embeddings reached."""
 
+import math
 from dataclasses import dataclass
 
 import polars as pl
@@ -19,12 +20,12 @@ MARGIN = 1.0  # By which the right logit must exceed every other one.
 
 @dataclass(frozen=True, kw_only=True)
 class NormDescent(Configured):
-    r"""Minimises :math:`\tfrac12\|\theta\|^2` on the set where every training pair has a margin of 1.
+    r"""Lowers :math:`\tfrac12\|\theta\|^2` near the set where every training pair has a margin of 1.
 
-    That set is where a squared hinge loss vanishes; cross-entropy vanishes nowhere. It is reached by
+    That set is where a squared hinge loss vanishes; cross-entropy vanishes nowhere. It is approached by
     :math:`\ell(\theta) + \tfrac\lambda2\|\theta\|^2` with :math:`\lambda\to0` in stages (a penalty method):
-    what is left of the loss is of order :math:`\lambda^2`. Adam, full batch. The end is a point of small norm
-    near that set and no certified minimum.
+    what is left of the loss is of order :math:`\lambda^2`, so that margins end a little below 1. Adam, full
+    batch. The norm reached is neither feasible nor certified as the smallest.
     """
 
     fit: int = 600  # Steps that fit the training pairs first, without any decay.
@@ -36,9 +37,9 @@ class NormDescent(Configured):
 
     def __post_init__(self) -> None:
         require_least(self, 1, "fit", "stages", "steps")
-        require(self.decay > 0, self, "decay", "positive")
+        require(0 < self.decay < math.inf, self, "decay", "positive and finite")
         require(0 < self.ratio < 1, self, "ratio", "between 0 and 1")
-        require(self.rate > 0, self, "rate", "positive")
+        require(0 < self.rate < math.inf, self, "rate", "positive and finite")
 
     def __call__(self, model: ModularModel, split: Split, cycle: Int[Tensor, " m"]) -> pl.DataFrame:
         """Change a model in place, and return its scores after the fit and after each stage.

@@ -8,6 +8,7 @@ import polars as pl
 
 from spectrope.core import ConfigError
 from spectrope.figures import Section, Table, law_tables, rendered, write_page, wrong_declarations
+from spectrope.grokking.config import GrokTraining
 from spectrope.grokking.figures import (
     circle_panels,
     course_panels,
@@ -15,13 +16,8 @@ from spectrope.grokking.figures import (
     measure_panels,
     pair_panels,
 )
-from spectrope.grokking.run_labels import runs_table
+from spectrope.grokking.run_labels import runs_table, threshold
 from spectrope.store import Run
-
-MEASURES = (
-    "One line per run; a dashed line marks the step from which a run answers at least 99 % of the test "
-    "pairs correctly."
-)
 
 
 def write_grok(runs: Sequence[Run], path: Path, scores: pl.DataFrame | None = None) -> Path:
@@ -51,7 +47,7 @@ def render_grok(runs: Sequence[Run], scores: pl.DataFrame | None = None) -> str:
 def rendered_runs(
     runs: Sequence[Run],
     title: Callable[[Mapping[str, Any]], str],
-    lead: Callable[[Mapping[str, Any]], str],
+    lead: Callable[[Run], str],
     draw: Callable[[Sequence[Run]], list[Section]],
     tables: Sequence[Table] = (),
 ) -> str:
@@ -60,7 +56,7 @@ def rendered_runs(
     Args:
         runs: Finished runs, one per seed.
         title: Its heading, from their configuration.
-        lead: What they have in common, likewise.
+        lead: What they have in common, from the first of them.
         draw: Its sections.
         tables: Behind that of all runs.
 
@@ -75,7 +71,7 @@ def rendered_runs(
         [panel for section in sections for panel in section.panels],
         package="spectrope.grokking",
         title=title(config),
-        lead=lead(config),
+        lead=lead(runs[0]),
         wrong=wrong_declarations(runs),
         tables=[runs_table(runs), *tables, *law_tables(runs)],
         sections=sections,
@@ -86,14 +82,20 @@ def _title(config: Mapping[str, Any]) -> str:
     return f"{config['task']['operation']} mod {config['task']['p']}"
 
 
-def _lead(config: Mapping[str, Any]) -> str:
-    task, model = config["task"], config["model"]
+def _lead(run: Run) -> str:
+    task, model = run.config["task"], run.config["model"]
     model_text, distribution = model["kind"], task["distribution"]
     if "encoding" in model:
         layers = model["n_layers"]
         model_text += f", {layers} layer{'s' * (layers != 1)}, encoding {model['encoding']['kind']}"
+    loss, offset = run.config["training"]["loss"], task["offset"]
+    if loss != GrokTraining.loss:
+        model_text += f", loss {loss}"
+    if offset:
+        model_text += f", offset {offset}"
     bound = f" with k = {distribution['k']}" if "k" in distribution else ""
-    share = f"{100 * task['fraction']:.0f} % of all pairs train"
+    trains = run.frame("pairs")["trains"]
+    share = f"{trains.sum():,} of {len(trains):,} pairs train ({100 * trains.sum() / len(trains):.0f} %)"
     return f"{model_text}; {share}, distribution {distribution['kind']}{bound}."
 
 
@@ -101,9 +103,13 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
     first_run, columns = runs[0], runs[0].manifest["columns"]
     seed = first_run.config["seed"]
     residues = f"Run of seed {seed}; each dot is a residue as first operand, dark for 0."
+    measures = (
+        "One line per run; a dashed line marks the step from which a run answers at least "
+        f"{threshold(first_run.config)} of the test pairs correctly."
+    )
     return [
         Section("course", "Accuracy and loss", "One line per run and split.", course_panels(runs), 420),
-        Section("measures", "Progress measures", MEASURES, measure_panels(runs, columns), 300),
+        Section("measures", "Progress measures", measures, measure_panels(runs, columns), 300),
         Section(
             "embeddings", "Embeddings", f"Two principal axes. {residues}", embedding_panels(first_run), 220
         ),

@@ -1,11 +1,19 @@
 """Labels and scores of grokking runs, in the terminal and on pages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spectrope.figures import Table
+from spectrope.grokking.config import Grokked
 from spectrope.store import Run
 
 ACCURACIES = {"train %": "train_accuracy", "test %": "test_accuracy", "held out %": "held_out_accuracy"}
+
+
+def threshold(config: Mapping[str, Any]) -> str:
+    """The test accuracy from which a run of a configuration counts as grokked, in percent."""
+    stop = config["training"]["stop"]
+    return f"{100 * (Grokked().accuracy if stop is None else stop['accuracy']):g} %"
 
 
 def scores_of(run: Run) -> dict[str, str]:
@@ -27,7 +35,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
     """A row per run."""
     caption = (
         "Test: all pairs that are not used for training. Grokked at: the step from which test accuracy is at "
-        "least 99 %. "
+        f"least {threshold(runs[0].config)}. "
         "Norm: norm of all weights. s: seconds of training."
     )
     return Table("runs", "Runs", caption, [{"run": run.id, **scores_of(run)} for run in runs])

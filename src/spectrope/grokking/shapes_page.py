@@ -56,7 +56,7 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
     return [
         Section("course", "Accuracy and loss", "One line per run and split.", course_panels(runs), 420),
         Section("measures", "Progress measures", OF_ACTIVATIONS, measure_panels(runs, columns), 300),
-        Section("answers", "Answers", ANSWERS, answer_panels(runs), 300),
+        Section("answers", "Answers", f"{ANSWERS}{_untrained(runs)}", answer_panels(runs), 300),
         Section("images", "Some images not trained on", some, image_panels(first_run), 150),
     ]
 
@@ -65,8 +65,8 @@ def _title(config: Mapping[str, Any]) -> str:
     return f"{network_name(config.get('width', FULL_WIDTH))} counts sides"
 
 
-def _lead(config: Mapping[str, Any]) -> str:
-    task = config["task"]
+def _lead(run: Run) -> str:
+    config, task = run.config, run.config["task"]
     sides = ", ".join(map(str, task["sides"]))
     start = "random weights" if config["source"] is None else f"the weights of {config['source']}"
     distribution = task.get("distribution", {"kind": "random"})
@@ -77,6 +77,25 @@ def _lead(config: Mapping[str, Any]) -> str:
         f"Images of {task['resolution']} pixels with four polygons of {sides} sides; {task['n_train']} of "
         f"{len(task['sides']) ** 4} train{bound}, from {start}."
     )
+
+
+def _untrained(runs: Sequence[Run]) -> str:
+    """How many images have a sum of sides that no training image has, by seed; empty if none has."""
+    counts = {run.config["seed"]: untrained_sums(run) for run in runs}
+    some = [
+        f"{count} of {total} with seed {seed} (accuracy at most {100 - 100 * count / total:.1f} %)"
+        for seed, (count, total) in counts.items()
+        if count
+    ]
+    told = f" Images with a sum of sides that no training image has cannot be learned: {', '.join(some)}."
+    return told if some else ""
+
+
+def untrained_sums(run: Run) -> tuple[int, int]:
+    """Number of test images with a sum of sides that no training image has, and of all test images."""
+    images = run.frame("images")
+    tested, trained = images.filter(~pl.col("trains")), images.filter("trains")
+    return len(tested.join(trained, on="sides", how="anti")), len(tested)
 
 
 def answer_panels(runs: Sequence[Run]) -> list[Panel]:

@@ -12,7 +12,7 @@ from rich.progress import Progress as Display
 
 from spectrope.console import EngineOptions, console, frame, say, table
 from spectrope.core import Progress
-from spectrope.grokking.run_labels import scores_of
+from spectrope.grokking.run_labels import scores_of, threshold
 from spectrope.lab import AnyExperiment, Job, execute
 from spectrope.store import Run
 
@@ -93,7 +93,7 @@ def spark(shares: Sequence[float]) -> str:
 
 def show_grok(runs: Sequence[Run]) -> None:
     """Print scores of each run, in 80 columns."""
-    title = "grokked at: the step from which test accuracy is at least 99 %"
+    title = f"grokked at: the step from which test accuracy is at least {threshold(runs[0].config)}"
     rows = [scores_of(run) for run in runs]
     table(title, tuple(rows[0]), [tuple(row.values()) for row in rows], numeric=tuple(rows[0]))
 

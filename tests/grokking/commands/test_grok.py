@@ -126,6 +126,7 @@ def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
         (("--offset", "1000000"), "offset must be between 0 and 512; got 1000000."),
         (("--model", "mlp", "--n-layers", "2"), "--n-layers and --encoding go with --model transformer."),
         (("--embedding", "one_hot"), "--embedding goes with --model mlp."),
+        (("--op", "a**True"), "operation 'a**True' holds 'a ** True'"),
         (("--steps", "50", "--compare-measures"), "evaluate_every must be small enough for 4 evaluations"),
     ],
 )
@@ -135,6 +136,53 @@ def test_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):
     assert message in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "grok.html").exists()
+
+
+SMALL = ("grok", "--p", "7", "--fraction", "0.7", "--model", "mlp", "--steps", "40", "--evaluate-every", "10")
+EARLY = ("--set", "training.stop.accuracy=0.01", "training.stop.steps=0")
+
+
+def test_a_run_that_stops_too_early_for_scores_has_its_page(tmp_path, capsys):
+    assert main((*SMALL, *EARLY, "--compare-measures", "--json")) == 3
+    printed = capsys.readouterr()
+    assert (
+        "spectrope: measures are not compared: a run stopped after fewer than 4 evaluations; lower "
+        "--evaluate-every, or use --stop-after never.\n"
+    ) in printed.err
+    assert "measures" not in json.loads(printed.out)
+    assert "How well measures track" not in (tmp_path / "grok.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "share"), [(EARLY, "1 %"), (("--stop-after", "never"), "99 %"), ((), "99 %")]
+)
+def test_the_accuracy_of_the_stopping_rule_is_told(tmp_path, capsys, options, share):
+    assert main((*SMALL, *options)) == 0
+    assert f"grokked at: the step from which test accuracy is at least {share}" in capsys.readouterr().out
+    page = (tmp_path / "grok.html").read_text(encoding="utf-8")
+    assert f"a run answers at least {share} of the test pairs correctly" in page
+    assert f"the step from which test accuracy is at least {share}." in page
+    assert ("99 %" in page) == (share == "99 %")
+
+
+def test_the_page_counts_the_training_pairs_and_names_what_is_not_the_default(tmp_path):
+    hole = ("--p", "11", "--fraction", "0.5", "--distribution", "strip", "--k", "8")
+    quick = ("grok", "--model", "mlp", "--steps", "2", "--evaluate-every", "1")
+    assert main((*quick, *hole, "--loss", "mse", "--offset", "3")) == 0
+    page = (tmp_path / "grok.html").read_text(encoding="utf-8")
+    assert "mlp, loss mse, offset 3; 22 of 121 pairs train (18 %), distribution strip with k = 8." in page
+    assert main((*quick, "--p", "11")) == 0
+    page = (tmp_path / "grok.html").read_text(encoding="utf-8")
+    assert "mlp; 60 of 121 pairs train (50 %), distribution random." in page
+
+
+def test_embeddings_of_one_dimension_are_drawn_on_a_line(tmp_path):
+    assert main((*SMALL, "--set", "model.d_model=1")) == 0
+    assert (tmp_path / "grok.html").exists()
+    line = np.arange(5.0)[:, None]
+    for drawn in (principal(line), in_wave(line, 1)):
+        assert drawn.shape == (5, 2)
+        assert np.ptp(drawn, axis=0).tolist() == [4, 0]
 
 
 def test_composites_are_accepted_where_they_are_asked_for(capsys):

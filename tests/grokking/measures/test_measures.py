@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from spectrope.grokking.measures.base import PROGRESS_MEASURES, Snapshot, columns
+from spectrope.grokking.measures.base import PROGRESS_MEASURES, Snapshot, columns, on_sphere
 from spectrope.grokking.measures.restricted import key_waves
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.tasks.modular import ModularConfig
@@ -219,6 +219,25 @@ def test_scale_free_measures_do_not_see_the_scale():
     assert changed == {"med"}
 
 
+def test_single_norms_change_all_but_the_measures_on_the_sphere():
+    points = noise(11, 6)
+    one_longer = torch.cat([3 * points[:1], points[1:]])
+    before, after = values(snapshot(points)), values(snapshot(one_longer))
+    changed = {name for name in before if before[name] != pytest.approx(after[name])}
+    assert changed == {"med", "unevenness", "simplex_distance", "fourier_gini", "effective_rank"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_sphere_has_every_row_but_zeros_whatever_its_norm(dtype):
+    norms = torch.logspace(-11.9, 9, 400, dtype=dtype)[:, None]
+    usual = F.normalize(noise(400, 7).to(dtype), dim=-1) * norms
+    usual = usual[usual.norm(dim=-1) > 1e-12]
+    assert torch.equal(on_sphere(usual), F.normalize(usual, dim=-1))
+    tiny = on_sphere(noise(5, 7).to(dtype) * 1e-16)
+    assert_close(tiny.norm(dim=-1), torch.ones(5, dtype=dtype))
+    assert on_sphere(torch.zeros(2, 3, dtype=dtype)).count_nonzero() == 0
+
+
 def test_embeddings_of_zeros_leave_shares_undefined():
     found = values(snapshot(torch.zeros(5, 3)))
     undefined = {name for name, value in found.items() if value is None}
@@ -228,6 +247,8 @@ def test_embeddings_of_zeros_leave_shares_undefined():
 def test_every_column_is_named_once_and_explained():
     found = values(snapshot(noise(5, 3)))
     assert found.keys() == columns().keys()
+    for name in ("restricted_loss", "excluded_loss"):
+        assert columns()[name].startswith("cross-entropy of ")
     assert sum(len(PROGRESS_MEASURES[name].columns) for name in PROGRESS_MEASURES) == len(columns())
 
 

@@ -65,6 +65,7 @@ def test_division_inverts_multiplication_and_leaves_zero_divisors_out():
         ("a + c", "holds 'c'"),
         ("a if b else 1", "holds"),
         ("a + True", "holds 'True'"),
+        ("a**True", r"holds 'a \*\* True'"),
         ("a + 0.5", "holds '0.5'"),
         ("a // b", "holds 'a // b'"),
         ("a**b", r"holds 'a \*\* b'"),

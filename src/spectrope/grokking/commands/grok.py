@@ -19,6 +19,7 @@ from spectrope.console import (
     StopAfter,
     changes_of,
     chosen_seeds,
+    complain,
     print_json,
     say,
     steps_or_never,
@@ -91,8 +92,12 @@ class Grok(EngineOptions):
     workers: Annotated[int | None, tyro.conf.arg(help="Parallel runs on a CPU."), RARE] = 1
     json: JsonOption = False
 
-    def run(self) -> None:
-        """Run what is not in the run folders yet, print the tables, write the report."""
+    def run(self) -> int:
+        """Run what is not in the run folders yet, print the tables, write the report.
+
+        Returns:
+            0, or 3 if measures cannot be compared, because a run stopped after too few evaluations.
+        """
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         looks = 1 + -(-self.steps // max(1, self.evaluate_every))
         enough = looks >= FEWEST or not self.compare_measures
@@ -110,6 +115,13 @@ class Grok(EngineOptions):
         if self.json:
             measures = {} if scores is None else {"measures": scores.to_dicts()}
             print_json(records(done) | measures | {"report": str(self.out.resolve())})
+        if not self.compare_measures or scores is not None:
+            return 0
+        complain(
+            f"measures are not compared: a run stopped after fewer than {FEWEST} evaluations; lower "
+            "--evaluate-every, or use --stop-after never."
+        )
+        return 3
 
     def experiment(self, seed: int) -> GrokExperiment:
         """The experiment that these options describe.
@@ -155,6 +167,8 @@ class Grok(EngineOptions):
         if not self.compare_measures:
             return None
         tables = [run.frame(PROGRESS) for run in done]
+        if min(map(len, tables)) < FEWEST:
+            return None
         known = [name for name in columns() if all(name in table.columns for table in tables)]
         scores = compare_measures(tables, known)
         show_scores(scores)

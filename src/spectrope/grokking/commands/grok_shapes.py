@@ -43,7 +43,7 @@ class GrokShapes(EngineOptions):
     """
 
     sides: Annotated[
-        tuple[int, ...], tyro.conf.arg(help="Numbers of sides of the polygons; 0 is an empty cell.")
+        tuple[int, ...], tyro.conf.arg(help="Numbers of sides of the polygons, ascending; 0: an empty cell.")
     ] = (
         0,
         3,
@@ -96,6 +96,10 @@ class GrokShapes(EngineOptions):
         if self.json:
             print_json(records(done) | {"report": str(self.out.resolve())})
 
+    def _half(self) -> int:
+        """Half of the most sides, or the fewest if those are more."""
+        return max(min(self.sides, default=0), max(self.sides, default=0) // 2)
+
     def experiment(self, seed: int) -> ShapesExperiment:
         """The experiment that these options describe.
 
@@ -108,7 +112,7 @@ class GrokShapes(EngineOptions):
                 sides=self.sides,
                 resolution=self.resolution,
                 n_train=self.n_train,
-                distribution=distribution_of(self.distribution, self.k, default=max(self.sides) // 2),
+                distribution=distribution_of(self.distribution, self.k, default=self._half()),
             ),
             training=ShapesTraining(
                 steps=self.steps,

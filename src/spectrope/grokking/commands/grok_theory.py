@@ -16,7 +16,7 @@ from spectrope.grokking.least_norm import NormDescent
 from spectrope.grokking.measures.evenness import unevenness
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.tasks.distributions import Distribution, Random, Square, Strip
-from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.grokking.tasks.modular import ModularConfig, is_prime
 
 LISTED = False
 
@@ -49,14 +49,19 @@ class GrokTheory:
     def run(self) -> None:
         """Print a table for each question."""
         require(3 <= self.tokens <= MOST_TOKENS, self, "tokens", f"between 3 and {MOST_TOKENS}")
-        require(LEAST_P <= self.p <= MOST_P, self, "p", f"a prime between {LEAST_P} and {MOST_P}")
+        in_range = LEAST_P <= self.p <= MOST_P and is_prime(self.p)
+        require(in_range, self, "p", f"a prime between {LEAST_P} and {MOST_P}")
         task = ModularConfig(p=self.p, fraction=self.fraction)
         split, cycle = task.build().split(self.seed), task.build().cycle()
-        with console.status("Minimising the norm on the zero-loss set"):
+        with console.status("Lowering the norm near the zero-loss set"):
             model = ModularMLP.Config(d_model=32, hidden=128).build(task, self.seed)
             path = NormDescent(decay=self.decay)(model, split, cycle)
         shown = path.rename(lambda name: name.replace("_", " "))
-        frame("Smallest norm at which every training pair has a margin of 1 (a perceptron), by stage", shown)
+        frame(
+            "Norm of a perceptron by stage: descent on margins below 1 and a decreasing norm penalty (no "
+            "certified minimum)",
+            shown,
+        )
         arrangements = self._arrangements()
         frame(
             "Smallest norm of tokens that are at least 1 apart; an unevenness of 0 means uniform",

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -66,4 +65,5 @@ def columns() -> dict[str, str]:
 
 def on_sphere(x: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
     """Rows divided by their norms; a row of zeros stays."""
-    return F.normalize(x, dim=-1)
+    norms = x.norm(dim=-1, keepdim=True)
+    return x / norms.where(norms > 0, 1.0)  # `F.normalize` divides by at least 1e-12.

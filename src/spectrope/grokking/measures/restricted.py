@@ -29,8 +29,8 @@ class RestrictedLoss(ProgressMeasure, name="restricted"):
     """
 
     columns: ClassVar = {
-        "restricted_loss": "loss with the key frequencies alone, nats",
-        "excluded_loss": "training loss without the key frequencies, nats",
+        "restricted_loss": "cross-entropy of all pairs with the key frequencies alone, nats",
+        "excluded_loss": "cross-entropy of training pairs without the key frequencies, nats",
     }
 
     def __call__(self, snapshot: Snapshot) -> dict[str, float | None]:

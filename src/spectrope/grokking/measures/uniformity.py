@@ -12,14 +12,15 @@ TEMPERATURE = 2.0  # Of the Gaussian potential, as in the source.
 
 
 class Uniformity(ProgressMeasure, name="uniformity"):
-    r"""Uniformity and alignment on the sphere, and the distance to the regular simplex, whatever the norms.
+    r"""Uniformity and alignment on the sphere, whatever the norms, and the distance to the regular simplex.
 
     With :math:`u = E/\|E\|`, uniformity is :math:`\ln\,\mathrm{mean}_{r\ne s}\,e^{-2\|u_r-u_s\|^2}`, lower
     where embeddings are spread more evenly. Alignment is the mean of :math:`\|z - z'\|^2` over pairs of
     examples with the same label, z being what the last linear map reads, scaled to norm 1 unless it is zero.
     The distance to the simplex, which spreads p points as evenly as can be, is the root mean square of
-    :math:`\cos(c_r, c_s) + 1/(p-1)` over :math:`r \ne s`, with c the embeddings less their mean. Values of
-    both operands are averaged.
+    :math:`\cos(c_r, c_s) + 1/(p-1)` over :math:`r \ne s`, with c the embeddings less their mean; since
+    single norms change that mean, it is independent of a common factor alone. Values of both operands are
+    averaged.
 
     References:
         Understanding Contrastive Representation Learning through Alignment and Uniformity on the Hypersphere

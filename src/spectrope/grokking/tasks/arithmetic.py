@@ -59,7 +59,7 @@ class Expression:
                 return
             case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
                 self._check(operand)
-            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(power))) if power >= 0:
+            case ast.BinOp(left=base, op=ast.Pow(), right=exponent) if _is_exponent(exponent):
                 self._check(base)
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
                 self._check(left)
@@ -89,6 +89,11 @@ class Expression:
                 x, y = (self._value(side, known, p, defined) for side in (left, right))
                 return _combined(op, x, y, p, defined)
         raise AssertionError("checked when the expression was read")
+
+
+def _is_exponent(node: ast.expr) -> bool:
+    """Whether a node is a whole number that is not negative; True is none."""
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0
 
 
 def _combined(op: ast.operator, x: Residues, y: Residues, p: int, defined: Defined) -> Residues:

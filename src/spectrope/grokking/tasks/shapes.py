@@ -26,7 +26,7 @@ class ShapesConfig(Configured):
     whose upper left polygon has at most k sides, `Square(k)` those of which both have.
     """
 
-    sides: tuple[int, ...] = (0, *range(3, 13))  # Of the polygons; 0 leaves a cell empty.
+    sides: tuple[int, ...] = (0, *range(3, 13))  # Of the polygons, ascending; 0 leaves a cell empty.
     resolution: int = 224  # Pixels along an image.
     n_train: int = 3660  # Of all combinations.
     distribution: Annotated[Distribution, OneOf(DISTRIBUTIONS)] = field(default_factory=Random)
@@ -37,10 +37,19 @@ class ShapesConfig(Configured):
         known = self.sides and all(m == 0 or m >= 3 for m in self.sides)
         require(bool(known), self, "sides", "numbers of sides, 0 or at least 3")
         require(len(set(self.sides)) == len(self.sides), self, "sides", "different from one another")
+        ascends = list(self.sides) == sorted(self.sides)
+        require(ascends, self, "sides", "in ascending order", "MED compares each polygon with the next.")
         require(self.resolution >= 8 and self.resolution % 2 == 0, self, "resolution", "even and at least 8")
-        self.distribution.check(max(self.sides) + 1)
+        self._check_distribution()
         count = len(self.sides) ** CELLS
         require(0 < self.n_train < count, self, "n_train", f"between 1 and {count - 1}")
+
+    def _check_distribution(self) -> None:
+        held = self.distribution.held_out(*(side.ravel() for side in np.meshgrid(self.sides, self.sides)))
+        holds_some = isinstance(self.distribution, Random) or bool(held.any())
+        way_out = f"k is a number of sides: at least {self.sides[0]} and below {self.sides[-1]}."
+        rule = "one that holds out some of the images, but not all"
+        require(holds_some and not held.all(), self, "distribution", rule, way_out)
 
     @property
     def n_classes(self) -> int:

@@ -25,7 +25,7 @@ CONFIRMED = frozenset(  # Architectures of the files that it compares; the rules
 )
 FREQS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 Rotates = Literal["every layer", "three of four", "windows"]
-Factors = Literal["none", "freqs", "by type", "long and short"]
+LoadedFactors = Literal["none", "freqs", "by type", "long and short"]
 Sections = Literal["unread", "required", "optional"]
 
 
@@ -56,7 +56,7 @@ class Rules:
     """
 
     pairing: Pairing
-    factors: Factors = "none"
+    factors: LoadedFactors = "none"
     rotates: Rotates = "every layer"
     windows: int = 0
     optional: bool = False
@@ -94,7 +94,11 @@ class Rules:
         return by_type if self.factors == "by type" else LOADED[self.factors]
 
 
-LOADED: dict[Factors, tuple[str, ...]] = {"none": (), "freqs": (FREQS,), "long and short": (LONG, SHORT)}
+LOADED: dict[LoadedFactors, tuple[str, ...]] = {
+    "none": (),
+    "freqs": (FREQS,),
+    "long and short": (LONG, SHORT),
+}
 TURNS: dict[str, Callable[[Rules, GGUFFile, int], bool]] = {
     "every layer": lambda rules, file, layer: True,
     "three of four": lambda rules, file, layer: (layer + 1) % 4 != 0,

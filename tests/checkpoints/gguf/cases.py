@@ -1,7 +1,8 @@
 """Conversions of small models to GGUF, right ones and wrong ones, with what the audit must say of each."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,12 +10,24 @@ import numpy as np
 import torch
 from tests.checkpoints.gguf.files import Conversion, permuted
 from transformers import (
+    Cohere2Config,
+    Cohere2ForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Glm4Config,
+    Glm4ForCausalLM,
+    GraniteConfig,
+    GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     Ministral3Config,
     Ministral3ForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Olmo3Config,
+    Olmo3ForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -40,10 +53,11 @@ SIZES: dict[str, Any] = {
     "tie_word_embeddings": False,
 }
 PLAIN = {"rope_type": "default", "rope_theta": 500000.0}
-ORIGINAL = {"original_max_position_embeddings": 64}
+ORIGINAL: dict[str, Any] = {"original_max_position_embeddings": 64}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0} | ORIGINAL
 LLAMA3 |= {"high_freq_factor": 4.0}
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+SLOWER = [1.0 + pair for pair in range(8)]
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0} | ORIGINAL
 
 
@@ -87,6 +101,45 @@ def smollm3(interval: int = 4) -> PreTrainedModel:
     """A SmolLM3, one of whose layers in so many is not rotated."""
     config = SmolLM3Config(**SIZES, rope_parameters=PLAIN, no_rope_layer_interval=interval)
     return built(SmolLM3ForCausalLM, config)
+
+
+def cohere2() -> PreTrainedModel:
+    """A Cohere 2, which turns adjacent coordinates, in layers with a window alone."""
+    sizes = SIZES | {"tie_word_embeddings": True}
+    config = Cohere2Config(**sizes, rope_parameters=PLAIN, sliding_window=32, logit_scale=1.0)
+    return built(Cohere2ForCausalLM, config)
+
+
+def granite() -> PreTrainedModel:
+    """A Granite, whose file may switch its rotation off."""
+    config = GraniteConfig(**SIZES, rope_parameters=PLAIN, attention_multiplier=0.25)
+    return built(GraniteForCausalLM, config)
+
+
+def gemma2(window: int) -> PreTrainedModel:
+    """A Gemma 2, every other layer of which has a sliding window."""
+    sizes = SIZES | {"tie_word_embeddings": True}
+    config = Gemma2Config(**sizes, rope_parameters=PLAIN, query_pre_attn_scalar=16, sliding_window=window)
+    return built(Gemma2ForCausalLM, config)
+
+
+def glm4() -> PreTrainedModel:
+    """A GLM 4, which turns adjacent coordinates of half a head."""
+    rotary = PLAIN | {"partial_rotary_factor": 0.5}
+    return built(Glm4ForCausalLM, Glm4Config(**SIZES, rope_parameters=rotary))
+
+
+def olmo3() -> PreTrainedModel:
+    """An OLMo 3, whose layers with a window are neither scaled nor given an attention factor."""
+    rotary = {"full_attention": YARN, "sliding_attention": PLAIN | {"rope_theta": 10000.0}}
+    return built(Olmo3ForCausalLM, Olmo3Config(**SIZES, rope_parameters=rotary, sliding_window=32))
+
+
+def phi3(short: list[float]) -> PreTrainedModel:
+    """A Phi 3 with LongRoPE's factors."""
+    rotary = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": short, "long_factor": SLOWER}
+    config = Phi3Config(**SIZES, rope_parameters=rotary | ORIGINAL, **ORIGINAL)
+    return built(Phi3ForCausalLM, config)
 
 
 Model = Callable[[], PreTrainedModel]
@@ -138,14 +191,59 @@ def _larger(name: str, weight: np.ndarray) -> np.ndarray:
     return 1.3 * weight if name == "blk.1.attn_q.weight" else weight
 
 
+def _norms_plus_one(name: str, weight: np.ndarray) -> np.ndarray:
+    """Norms as llama.cpp applies them, which a Gemma stores less one."""
+    return weight + 1 if "norm" in name else weight
+
+
+def _halves(name: str, weight: np.ndarray) -> np.ndarray:
+    """Rotated rows of adjacent pairs as halves, in the first half of each head."""
+    if name.split(".")[-2] not in ("attn_q", "attn_k"):
+        return weight
+    heads = weight.reshape(-1, 16, *weight.shape[1:])
+    return np.concatenate([heads[:, 0:8:2], heads[:, 1:8:2], heads[:, 8:]], 1).reshape(weight.shape)
+
+
 PLAIN_LLAMA: Model = partial(llama, **PLAIN)
 MINISTRAL: Model = lambda: ministral(**YARN, llama_4_scaling_beta=0.3)  # noqa: E731
 LLAMA3_MODEL: Model = partial(llama, **LLAMA3)
 EVERY = (0, 1, 2, 3)
 REVERSED = np.array([8, 8, 8, 8, 2, 1, 1, 1], dtype=np.float32)
 LOST = {"rope.scaling.type": None, "rope.scaling.factor": None}
+COHERE2 = {"attention.sliding_window": 32, "logit_scale": 1.0}
+GRANITE = {"attention.scale": 0.25, "logit_scale": 1.0}
+OLMO3 = {"attention.sliding_window": 32}
+PARTIAL = {"rope.dimension_count": 8}
+SECTIONS = PARTIAL | {"rope.dimension_sections": [2, 1, 1, 0]}
+ALL_FACTORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
+TWICE = np.full(8, 2, dtype=np.float32)
+
+
+def longrope(short: list[float], **metadata: Any) -> Conversion:
+    """A Phi 3 with its factors, as llama.cpp's converter writes it: without a type of scaling."""
+    stated = {"rope.scaling.attn_factor": math.sqrt(1 + math.log(4) / math.log(64))}
+    tensors = {"short": short, "long": SLOWER}
+    return Conversion(
+        "phi3",
+        metadata=stated | metadata,
+        tensors={f"rope_factors_{n}.weight": np.array(x, dtype=np.float32) for n, x in tensors.items()},
+    )
+
 
 RIGHT = {
+    "cohere2": Case(cohere2, Conversion("cohere2", metadata=COHERE2)),
+    "glm4 with sections of one axis": Case(
+        glm4, Conversion("glm4", metadata=PARTIAL | {"rope.dimension_sections": [4, 0, 0, 0]})
+    ),
+    "granite": Case(granite, Conversion("granite", metadata=GRANITE)),
+    "gemma2, window by default": Case(partial(gemma2, 4096), Conversion("gemma2", change=_norms_plus_one)),
+    "gemma2": Case(
+        partial(gemma2, 32),
+        Conversion("gemma2", change=_norms_plus_one, metadata={"attention.sliding_window": 32}),
+    ),
+    "glm4": Case(glm4, Conversion("glm4", metadata=PARTIAL)),
+    "glm4 with sections, rows in halves": Case(glm4, Conversion("glm4", change=_halves, metadata=SECTIONS)),
+    "olmo2 with windows": Case(olmo3, Conversion("olmo2", metadata=OLMO3)),
     "llama in Q4_0": Case(PLAIN_LLAMA, Conversion(kind="Q4_0")),
     "ministral, with its temperature": Case(
         MINISTRAL, Conversion("mistral3", metadata={"attention.temperature_scale": 0.3})
@@ -161,7 +259,97 @@ RIGHT = {
     "qwen3": Case(qwen3, Conversion("qwen3")),
     "smollm3": Case(smollm3, Conversion("smollm3")),
 }
+# Right ones that fuse queries and keys, so that the order of their rows is not compared.
+UNCOMPARED = {
+    "phi3, one set of factors": Case(partial(phi3, SLOWER), longrope(SLOWER)),
+}
 WRONG = {
+    "rows of keys of a layer without rotation": Case(
+        smollm3,
+        Conversion("smollm3", leave=((3, "attn_k"),)),
+        ("SPE711",),
+        (3,),
+        "queries permuted to adjacent pairs, keys as in the source",
+    ),
+    "cohere2 with frequency factors": Case(
+        cohere2,
+        Conversion("cohere2", metadata=COHERE2, tensors={"rope_freqs.weight": TWICE}),
+        ("SPE602",),
+        (),
+        "no frequency factors required",
+    ),
+    "phi3 with factors of Llama 3": Case(
+        partial(phi3, SLOWER),
+        replace(longrope(SLOWER), tensors=longrope(SLOWER).tensors | {"rope_freqs.weight": TWICE}),
+        ("SPE602",),
+        EVERY,  # In which the order of rows is not compared.
+        "no factors but rope_factors_long.weight and rope_factors_short.weight required",
+    ),
+    "granite of type longrope with factors of Llama 3": Case(
+        granite,
+        Conversion(
+            "granite",
+            metadata=GRANITE | {"rope.scaling.type": "longrope"},
+            tensors={f"{name}.weight": TWICE / 2 for name in ALL_FACTORS},
+        ),
+        ("SPE602",),
+        (),
+        "it loads no such tensor in 'granite', where rope.scaling.type is longrope",
+    ),
+    "granite, rotation switched off": Case(
+        granite,
+        Conversion("granite", metadata=GRANITE | {"rope.scaling.finetuned": False}),
+        ("SPE110",) * 4,
+        EVERY,
+        "rope.scaling.finetuned is false, which switches it off in 'granite'",
+    ),
+    "gemma2, window lost": Case(
+        partial(gemma2, 32),
+        Conversion("gemma2", change=_norms_plus_one),
+        ("SPE202",) * 2,
+        (0, 2),
+    ),
+    "glm4 with sections, rows as they are": Case(
+        glm4, Conversion("glm4", metadata=SECTIONS), ("SPE104",) * 4, EVERY
+    ),
+    "glm4 without sections, rows in halves": Case(
+        glm4, Conversion("glm4", change=_halves, metadata=PARTIAL), ("SPE711",) * 4, EVERY
+    ),
+    "olmo2, attention factor": Case(
+        olmo3,
+        Conversion("olmo2", metadata=OLMO3 | {"rope.scaling.attn_factor": 2.0}),
+        ("SPE103",),
+        (3,),
+    ),
+    "qwen2 with frequency factors": Case(
+        qwen2,
+        Conversion("qwen2", tensors={"rope_freqs.weight": TWICE}),
+        ("SPE602",),
+        (),
+        "llama.cpp refuses the file: it loads no such tensor in 'qwen2'",
+    ),
+    "llama with factors of LongRoPE and no type": Case(
+        PLAIN_LLAMA,
+        Conversion(tensors={"rope_factors_long.weight": TWICE}),
+        ("SPE602",),
+        (),
+        "loads no such tensor in 'llama', where rope.scaling.type is not stated",
+    ),
+    "phi3, two sets of factors": Case(
+        partial(phi3, [1.0] * 8),
+        longrope([1.0] * 8),
+        ("SPE102",) * 4,
+        EVERY,
+        "sequences up to 64 positions: short factors declared, long factors effective",
+    ),
+    "phi3, factors reversed": Case(
+        partial(phi3, SLOWER),
+        replace(
+            longrope(SLOWER), tensors=longrope(SLOWER[::-1]).tensors | {"rope_factors_long.weight": REVERSED}
+        ),
+        ("SPE102",) * 4,
+        EVERY,
+    ),
     "a temperature that the source lacks": Case(
         partial(llama, **YARN),
         Conversion("mistral3", metadata={"attention.temperature_scale": 0.3}),

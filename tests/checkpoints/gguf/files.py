@@ -27,6 +27,18 @@ PARTS = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
 }
+FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+AFTER = {  # Of architectures with norms after attention and after the feed-forward layer.
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+OTHER_PARTS = {
+    "phi3": FUSED,
+    "olmo2": AFTER,
+    "gemma2": AFTER | {"pre_feedforward_layernorm": "ffn_norm"},
+    "glm4": FUSED
+    | {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
+}
 ADJACENT = ("llama", "smollm3", "mistral3", "granite")  # Architectures whose rows a conversion permutes.
 
 
@@ -66,7 +78,9 @@ def write(model: PreTrainedModel, path: Path, conversion: Conversion) -> Path:
         _add(writer, f"{conversion.architecture}.{key}", value)
     _add_tokenizer(writer, config.vocab_size)
     for name, weight in model.state_dict().items():
-        new = renamed(name)
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        new = renamed(name, conversion.architecture)
         values = weight.detach().to(torch.float32).numpy()
         heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
         part, layer = new.split(".")[-2], int(new.split(".")[1]) if new.startswith("blk.") else -1
@@ -84,17 +98,18 @@ def write(model: PreTrainedModel, path: Path, conversion: Conversion) -> Path:
     return path
 
 
-def renamed(name: str) -> str:
-    """The file's name of a weight of a Llama-like model."""
+def renamed(name: str, architecture: str) -> str:
+    """The file's name of a weight."""
+    parts = PARTS | OTHER_PARTS.get(architecture, {})
     stem, _, kind = name.rpartition(".")
     if not stem.startswith("model.layers."):
-        return f"{PARTS[stem]}.{kind}"
+        return f"{parts[stem]}.{kind}"
     _, _, layer, part = stem.split(".", 3)
-    return f"blk.{layer}.{PARTS[part]}.{kind}"
+    return f"blk.{layer}.{parts[part]}.{kind}"
 
 
 def _metadata(config: Any, model: PreTrainedModel) -> dict[str, Any]:
-    rotary = config.rope_parameters
+    rotary = config.rope_parameters.get("full_attention", config.rope_parameters)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     fields = {
         "vocab_size": config.vocab_size,
@@ -106,10 +121,13 @@ def _metadata(config: Any, model: PreTrainedModel) -> dict[str, Any]:
         "attention.head_count_kv": config.num_key_value_heads,
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
-        "attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
         "rope.freq_base": float(rotary["rope_theta"]),
         "rope.dimension_count": head_dim,
     }
+    if hasattr(config, "rms_norm_eps"):
+        fields["attention.layer_norm_rms_epsilon"] = float(config.rms_norm_eps)
+    else:
+        fields["attention.layer_norm_epsilon"] = float(config.layer_norm_eps)
     if rotary["rope_type"] in ("linear", "yarn"):
         fields |= {"rope.scaling.type": rotary["rope_type"], "rope.scaling.factor": float(rotary["factor"])}
     if original := rotary.get("original_max_position_embeddings"):

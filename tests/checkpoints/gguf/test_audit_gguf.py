@@ -3,21 +3,24 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.checkpoints.gguf.cases import PLAIN, RIGHT, WRONG, llama
+from tests.checkpoints.gguf.cases import PLAIN, RIGHT, UNCOMPARED, WRONG, llama
 from tests.checkpoints.gguf.files import Conversion, permuted, write
 
 from spectrope.checkpoints.gguf import audit_gguf
 from spectrope.checkpoints.gguf.applied import applied_layer
 from spectrope.checkpoints.gguf.file import GGUFFile, open_gguf
 from spectrope.checkpoints.gguf.rows import SideRows, side_rows
-from spectrope.checkpoints.gguf.runtime import RULES
+from spectrope.checkpoints.gguf.runtime import CONFIRMED, RELEASE, RULES
 from spectrope.cli import BAD_INPUT, main
 from spectrope.core import ConfigError, SpectropeError, UnsupportedError
+
+ROOT = Path(__file__).parents[3]
 
 
 def audited(case, folder):
@@ -33,6 +36,19 @@ def test_a_right_conversion_matches(name, tmp_path):
     assert not audit.findings
 
 
+@pytest.mark.parametrize("name", UNCOMPARED)
+def test_a_right_conversion_with_fused_projections_has_no_finding(name, tmp_path):
+    audit = audited(UNCOMPARED[name], tmp_path)
+    assert audit.outcome == "incomplete", str(audit)
+    assert not audit.findings
+
+
+def test_short_factors_match_in_a_context_of_the_original_length(tmp_path):
+    case = WRONG["phi3, two sets of factors"]
+    assert audited(case, tmp_path).outcome == "differs"
+    assert not audit_gguf(tmp_path / "model.gguf", tmp_path / "source", length=64).findings
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_conversion_is_named_in_its_layers_alone(name, tmp_path):
@@ -43,6 +59,35 @@ def test_a_wrong_conversion_is_named_in_its_layers_alone(name, tmp_path):
     assert wrong == set(case.layers), str(audit)
     assert case.says in str(audit)
     assert audit.outcome == "differs"
+
+
+def test_an_audit_says_whether_the_rules_were_compared_with_a_run(plain, tmp_path):
+    told = audit_gguf(plain / "model.gguf").title
+    assert told.endswith(f"by rules that were compared with runs of its commit {RELEASE}")
+    other = write(llama(**PLAIN), tmp_path / "model.gguf", Conversion("internlm2"))
+    assert "read in its source code and not compared with a run" in str(audit_gguf(other))
+    assert audit_gguf(other).to_dict()["runtime"] is None
+
+
+def test_architectures_that_were_compared_and_counts_on_the_page_are_those_of_the_results():
+    stored = json.loads((ROOT / "campaigns" / "results" / "llama_cpp.json").read_text())["verdicts"]
+    rows = list(stored["files"].values())
+    assert {row["architecture"] for row in rows} == CONFIRMED
+    assert stored["files"].keys() == {*RIGHT, *UNCOMPARED, *WRONG}
+    assert f"commit {RELEASE})" in stored["runtime"]
+    assert not stored["contradicted"]
+    page = " ".join((ROOT / "docs" / "how-to" / "gguf.md").read_text().split())
+    right = len(RIGHT) + len(UNCOMPARED)
+    assert (
+        f"{len(rows)} files of small models with random weights, {right} correct and {len(WRONG)} faulty"
+        in page
+    )
+    assert f"architectures {named(sorted(CONFIRMED))}; the rules of the others were only read" in page
+
+
+def named(names):
+    """Names as the page lists them."""
+    return f"{', '.join(f'`{name}`' for name in names[:-1])} and `{names[-1]}`"
 
 
 @pytest.fixture(scope="module")

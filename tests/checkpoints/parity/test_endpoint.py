@@ -76,6 +76,8 @@ def test_every_form_of_the_protocol_is_read(form: str):
     assert seen.ids is not None
     assert seen.ids.tolist() == [[[7, 9], [7, 9]]]
     assert seen.logs[0, 0].tolist() == [-0.5, -1.0]
+    assert seen.unnamed is not None
+    assert seen.unnamed.tolist() == [[-9.0 if form == "texts" else -math.inf] * 2]
     assert [body["prompt"] for _, body, _ in asked] == [[3], [3, 4, 5]]
     assert {path for path, _, _ in asked} == {"/v1/completions"}
     assert asked[0][1]["model"] == "llama"

@@ -7,7 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectrope.checkpoints.parity.observed import NO_TOKEN, Observed, agreement, divergence, rank_correlations
+from spectrope.checkpoints.parity.observed import (
+    NO_TOKEN,
+    Observed,
+    agreement,
+    divergence,
+    rank_correlations,
+    shared,
+)
 from spectrope.core import ConfigError
 
 
@@ -40,6 +47,50 @@ def test_the_rest_counts_as_one_token():
     )
     wanted = 0.6 * math.log(3) + 0.4 * math.log(0.4 / 0.8)
     assert divergence(top(p, 1), q).item() == pytest.approx(wanted)
+
+
+@given(seed=st.integers(0, 1000), k=st.integers(1, 10), j=st.integers(1, 10))
+def test_a_few_tokens_of_both_give_a_lower_bound_that_grows_with_their_number(seed: int, k: int, j: int):
+    p, q = drawn(seed), drawn(seed + 1)
+    fewer, more = divergence(top(p, k), top(q, j)), divergence(top(p, k + 1), top(q, j))
+    assert bool((fewer <= divergence(top(p, k), top(q, j + 1)) + 1e-9).all())
+    assert bool((fewer <= more + 1e-9).all())
+    assert bool((more <= divergence(p, q) + 1e-9).all())
+
+
+def reported(probabilities: dict[int, float], unnamed: float | None = None) -> Observed:
+    """Some tokens after one prompt."""
+    logs = torch.tensor([[list(probabilities.values())]], dtype=torch.float64).log()
+    rest = None if unnamed is None else torch.tensor([[unnamed]], dtype=torch.float64).log()
+    return Observed(logs, torch.tensor([[list(probabilities)]]), rest)
+
+
+def test_disjoint_tokens_differ_by_what_the_smallest_reported_leaves_them():
+    p, q = reported({5: 0.98, 6: 0.01}), reported({7: 0.98, 8: 0.01})
+    assert divergence(p, q).item() == pytest.approx(0.97 * math.log(98))
+    assert shared(p, q).item() == 0
+    partly = reported({5: 0.9, 7: 0.05})
+    wanted = 0.05 * math.log(0.05 / 0.98) + 0.9 * math.log(0.9 / 0.01) + 0.05 * math.log(0.05 / 0.01)
+    assert divergence(partly, q).item() == pytest.approx(wanted)
+    assert shared(partly, q).item() == pytest.approx(0.05)
+
+
+def test_a_token_without_a_known_id_may_be_one_of_the_others():
+    assert reported({7: 0.05, 8: 0.01}).most().item() == pytest.approx(0.01)
+    assert reported({7: 0.6, 8: 0.39}).most().item() == pytest.approx(0.01)
+    assert reported({7: 0.05, 8: 0.01}, 0.9).most().item() == pytest.approx(0.9)
+    p = reported({5: 0.9, 6: 0.01})
+    assert divergence(p, reported({7: 0.05, 8: 0.01}, 0.9)).item() < 0.1
+    assert divergence(p, reported({7: 0.05, 8: 0.01})).item() > 3
+    with pytest.raises(ConfigError, match="not finite"):
+        reported({7: 0.05}, math.nan)
+
+
+def test_what_both_report_is_all_of_whole_distributions_and_a_part_of_others():
+    p = drawn(0)
+    assert bool((shared(p, p) == 1).all())
+    few = top(p, 3)
+    assert shared(p, few).numpy() == pytest.approx(few.logs.exp().sum(-1).numpy())
 
 
 def test_tokens_that_are_not_reported_are_left_out():

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
@@ -24,10 +24,11 @@ from transformers import (
 )
 
 from spectrope.checkpoints import open_model
+from spectrope.checkpoints.commands.parity import EXIT_CODES
 from spectrope.checkpoints.parity import ModelRuntime, Parity, Runtime, cause, parity, prompts_of
 from spectrope.checkpoints.parity.faults import Simulation
 from spectrope.checkpoints.parity.observed import Observed
-from spectrope.checkpoints.parity.run import places_of
+from spectrope.checkpoints.parity.run import ParityAnswer, places_of
 from spectrope.core import ConfigError, UnsupportedError
 
 LENGTH, N = 64, 6
@@ -153,6 +154,32 @@ def test_the_same_model_is_the_same_and_looks_for_nothing(local: Any):
     assert found.causes.ranked == ()
     assert found.causes.cause is None
     assert found.verdict.startswith("The predictions are the same up to rounding on these prompts")
+
+
+def listed(probabilities: dict[int, float], places: int = 24) -> Replay:
+    """A server that reports the same tokens everywhere."""
+    logs = torch.tensor(list(probabilities.values()), dtype=torch.float64).log()
+    ids = torch.tensor(list(probabilities)).expand(N, places, -1)
+    return Replay(Observed(logs.expand(N, places, -1).clone(), ids.clone()))
+
+
+def test_servers_that_report_other_tokens_are_not_the_same(local: Any):
+    prompts, places = sequences(N, LENGTH, seed=3)[0], len(places_of(LENGTH, 24))
+    pair = [listed({a: 0.98, a + 1: 0.01}, places) for a in (5, 7)]
+    found = parity(*pair, prompts, local, places=24)
+    assert found.answer == "differs"
+    assert found.divergence > 4
+    flat = [listed({a: 0.01, a + 1: 0.01}, places) for a in (5, 7)]
+    unknown = parity(*flat, prompts, local, places=24)
+    assert (unknown.answer, unknown.shared, unknown.causes.ranked) == ("cannot tell", 0.0, ())
+    assert "both runtimes report have a probability of 0.0%" in unknown.verdict
+    both = parity(
+        listed({5: 0.3, 6: 0.2}, places), listed({6: 0.2, 5: 0.3}, places), prompts, local, places=24
+    )
+    assert both.answer == "same"
+    assert "of the tokens that both report (50.0% of the probability), are the same" in both.verdict
+    assert EXIT_CODES.keys() == set(get_args(ParityAnswer))
+    assert EXIT_CODES["cannot tell"] == 3
 
 
 @pytest.mark.parametrize("server_first", [True, False])

@@ -610,9 +610,10 @@ FAULTS = (
     Fault(
         "SPE602",
         "a GGUF file contradicts itself or its source",
-        ("metadata of the file", "sections of the file"),
+        ("metadata of the file", "sections of the file", "tensors of the file"),
         "Metadata and tensors of a GGUF file state positions in ways that cannot all hold, such as a scaling "
-        "without its factor, a scaling stated twice, or sections that do not fill the rotated pairs.",
+        "without its factor, a scaling stated twice, or sections that do not fill the rotated pairs; or "
+        "llama.cpp refuses the file, as it loads no such frequency factors.",
         "A converter writes the kind of a scaling and drops its numbers, or the tensor of frequency factors "
         "is lost when a file is edited or requantised.",
         "Convert the source again with a converter that supports its architecture, and audit the result.",

@@ -18,7 +18,7 @@ from spectrope.console import RARE, JsonOption, counted, print_json, refuse_give
 from spectrope.core import ConfigError
 
 LONGEST = 512  # Tokens of a prompt, unless asked for more.
-EXIT_CODES = {"same": 0, "precision": 0, "differs": 1}
+EXIT_CODES = {"same": 0, "precision": 0, "differs": 1, "cannot tell": 3}
 LOCAL_HELP = "Checkpoint to simulate faults on (default: one of the two)."
 
 
@@ -29,8 +29,8 @@ class Parity(Checkpoints):
     A runtime is a checkpoint, with settings of transformers behind it such as
     "?dtype=bfloat16&attention=eager", or the address of a server that completes prompts of token ids and
     reports log-probabilities. The cause is that of the runtime which is further from the local copy. Ends
-    with 0 if predictions differ by no more than precision, and with 1 if by more. A key for the server is
-    read from SPECTROPE_API_KEY.
+    with 0 if predictions differ by no more than precision, with 1 if by more, and with 3 if the tokens that
+    both report are too few to tell. A key for the server is read from SPECTROPE_API_KEY.
 
     Examples:
     $ spectrope parity path/to/checkpoint http://127.0.0.1:8080/v1

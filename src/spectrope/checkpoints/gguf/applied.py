@@ -9,11 +9,10 @@ import torch
 
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
 from spectrope.checkpoints.gguf.file import GGUFFile
-from spectrope.checkpoints.gguf.runtime import Rules
+from spectrope.checkpoints.gguf.runtime import LONG, SHORT, Rules
 from spectrope.core import ConfigError
 from spectrope.encodings import YaRN, geometric
 
-FREQS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 BETA_FAST, BETA_SLOW = 32.0, 1.0
 
 
@@ -64,7 +63,8 @@ def applied_layer(file: GGUFFile, rules: Rules, layer: int, length: int) -> Laye
         ConfigError: If metadata are missing, or no positive numbers, or factors are too few.
     """
     window = rules.has_window(file, layer)
-    mask = Mask("causal window", file.count("attention.sliding_window")) if window else Mask("causal")
+    size = file.count("attention.sliding_window", default=rules.width or None) if window else None
+    mask = Mask("causal") if size is None else Mask("causal window", size)
     if mask.size is not None and mask.size >= length:
         mask = Mask("causal")
     scale = _scale(file, rules, layer)
@@ -126,9 +126,10 @@ def _turning(file: GGUFFile, rules: Rules, layer: int, *, window: bool, length: 
         frequencies, gain = geometric(base, width), 1.0
     else:
         frequencies, gain = _scaled(file, rules, scaling, base, width)
-    if rules.factors and (factors := _factors(file, scaling, length)) is not None:
-        frequencies = frequencies / _checked(file, factors, width // 2)
-    gain = gain * scaling.gain
+    if (name := factor_tensor(file, rules, length)) is not None:
+        frequencies = frequencies / _checked(file, file.array(name), width // 2)
+    if not window or rules.local_gain:
+        gain = gain * scaling.gain
     return Turning(
         start=0,
         width=width,
@@ -171,12 +172,11 @@ def _mscale(factor: float, weight: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1
 
 
-def _factors(file: GGUFFile, scaling: StatedScaling, length: int) -> np.ndarray | None:
-    """The tensor that angles are divided by; None where the file has none."""
-    name = FREQS
-    if scaling.kind == "longrope":
-        name = LONG if length > scaling.original else SHORT
-    return file.array(name) if name in file.tensors else None
+def factor_tensor(file: GGUFFile, rules: Rules, length: int) -> str | None:
+    """Name of the tensor that angles are divided by; None where the file has none that is loaded."""
+    loaded = [name for name in rules.loads(file) if name in file.tensors]
+    unused = SHORT if length > StatedScaling.of(file).original else LONG
+    return next((name for name in loaded if name != unused), None)
 
 
 def _checked(file: GGUFFile, factors: np.ndarray, pairs: int) -> torch.Tensor:

@@ -3,16 +3,9 @@
 from collections.abc import Iterator
 
 from spectrope.checkpoints.audit.compare import Discrepancy
-from spectrope.checkpoints.gguf.applied import (
-    FREQS,
-    LONG,
-    SHORT,
-    StatedScaling,
-    rotated_width,
-    width_of_heads,
-)
+from spectrope.checkpoints.gguf.applied import StatedScaling, rotated_width, width_of_heads
 from spectrope.checkpoints.gguf.file import GGUFFile
-from spectrope.checkpoints.gguf.runtime import SECTIONED, WHOLE_HEADS, Rules
+from spectrope.checkpoints.gguf.runtime import FREQS, LONG, SHORT, WHOLE_HEADS, Rules
 from spectrope.checkpoints.gguf.source import Source
 from spectrope.core import ConfigError
 
@@ -31,7 +24,8 @@ def contradictions(file: GGUFFile, rules: Rules, source: Source | None) -> Itera
     """
     yield from _scaling(file)
     yield from _factors(file)
-    yield from _sections(file, source)
+    yield from _refused(file, rules)
+    yield from _sections(file, rules, source)
     yield from _layers(file, source)
     width, head_dim = rotated_width(file, 0), width_of_heads(file, 0)
     if file.architecture in WHOLE_HEADS and width != head_dim:
@@ -92,18 +86,33 @@ def _factors(file: GGUFFile) -> Iterator[Discrepancy]:
             )
 
 
-def _sections(file: GGUFFile, source: Source | None) -> Iterator[Discrepancy]:
+def _refused(file: GGUFFile, rules: Rules) -> Iterator[Discrepancy]:
+    """Factor tensors that the runtime does not load: it refuses files with a tensor that it does not know."""
+    loaded = rules.loads(file)
+    if others := [name for name in (FREQS, LONG, SHORT) if name in file.tensors and name not in loaded]:
+        kind = f", where rope.scaling.type is {file.get('rope.scaling.type') or 'not stated'}"
+        where = f"{file.architecture!r}{kind if rules.factors == 'by type' else ''}"
+        yield Discrepancy(
+            "tensors of the file",
+            f"no factors but {' and '.join(loaded)}" if loaded else "no frequency factors",
+            ", ".join(others),
+            f"llama.cpp refuses the file: it loads no such tensor in {where}",
+            by="required",
+        )
+
+
+def _sections(file: GGUFFile, rules: Rules, source: Source | None) -> Iterator[Discrepancy]:
     """Sections of multimodal positions: they must fill the pairs, and be the source's."""
     sections = file.get("rope.dimension_sections")
     pairs = rotated_width(file, 0) // 2
-    if file.architecture in SECTIONED and sections is None:
+    if rules.sections == "required" and sections is None:
         note = "llama.cpp refuses the file"
         yield Discrepancy("sections of the file", "rope.dimension_sections", "none", note, by="required")
     if not isinstance(sections, list):
         return
     if any(type(size) is not int for size in sections):
         raise ConfigError(f"{file.path}: {file.architecture}.rope.dimension_sections must be whole numbers.")
-    if sum(sections) != pairs and file.architecture in SECTIONED:
+    if sum(sections) != pairs and rules.sections == "required":
         told = f"{sections}, {sum(sections)} in all"
         yield Discrepancy("sections of the file", f"{pairs} pairs in all", told, by="required")
     rotary = {} if source is None else source.declaration.get("rope_parameters", "rope_scaling") or {}
@@ -115,8 +124,6 @@ def _sections(file: GGUFFile, source: Source | None) -> Iterator[Discrepancy]:
 def unread(file: GGUFFile, rules: Rules) -> Iterator[str]:
     """Statements about positions in the file that llama.cpp does not read in this architecture."""
     name = file.architecture
-    if not rules.factors and (tensors := [one for one in (FREQS, LONG, SHORT) if one in file.tensors]):
-        yield f"llama.cpp does not apply {', '.join(tensors)} in {name!r}"
     keys = [key for key in YARN_KEYS if file.get(f"rope.scaling.yarn_{key}") is not None]
     if ignored := [key for key in keys if not (rules.yarn and key in READ_BY_YARN)]:
         listed = ", ".join(f"rope.scaling.yarn_{key}" for key in ignored)
@@ -127,5 +134,5 @@ def unread(file: GGUFFile, rules: Rules) -> Iterator[str]:
         yield f"llama.cpp does not read attention.sliding_window in {name!r}"
     if isinstance(file.get("attention.sliding_window_pattern"), list):
         yield f"llama.cpp reads attention.sliding_window_pattern in {name!r} as one number and not as a list"
-    if name not in SECTIONED and file.get("rope.dimension_sections") is not None:
+    if rules.sections == "unread" and file.get("rope.dimension_sections") is not None:
         yield f"llama.cpp does not read rope.dimension_sections in {name!r}"

@@ -9,7 +9,6 @@ from spectrope.checkpoints.audit.finding import Finding, finding_of
 from spectrope.checkpoints.audit.impact import NOT_OF_A_LAYER, UNMEASURED
 from spectrope.checkpoints.audit.records import AuditOutcome, LayerRecord
 from spectrope.checkpoints.audit.text import layer_row
-from spectrope.checkpoints.gguf.runtime import RELEASE
 
 COLUMNS = ("layer", "effective", "declared", "rows", "mask", "verdict")
 FILE = "file"
@@ -30,7 +29,8 @@ class FileAudit:
         rows: For each layer, how its rows lie.
         file: Where the file contradicts itself or its source as a whole.
         unread: Metadata and tensors that state positions and that llama.cpp does not read here.
-        runtime: Commit of llama.cpp with which the rules that were applied have been compared.
+        runtime: Commit of llama.cpp with whose runs the rules of the architecture have been compared; None
+            where they were only read in its source code.
     """
 
     model: str
@@ -43,7 +43,7 @@ class FileAudit:
     rows: tuple[str, ...]
     file: tuple[Discrepancy, ...]
     unread: tuple[str, ...] = ()
-    runtime: str = RELEASE
+    runtime: str | None = None
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -86,11 +86,18 @@ class FileAudit:
 
     @property
     def title(self) -> str:
-        """File, architecture, type of the weights and length."""
+        """File, architecture, type of the weights, length, and how the rules are known."""
         return (
-            f"{self.model} ({self.architecture}, {self.types}), as llama.cpp {self.runtime} applies it to "
-            f"{self.length} positions"
+            f"{self.model} ({self.architecture}, {self.types}), as llama.cpp applies it to {self.length} "
+            f"positions by rules that were {self._checked}"
         )
+
+    @property
+    def _checked(self) -> str:
+        """How the rules of the architecture are known, in words."""
+        if self.runtime is None:
+            return "read in its source code and not compared with a run"
+        return f"compared with runs of its commit {self.runtime}"
 
     def shown_rows(self) -> list[tuple[str, ...]]:
         """A row per layer under `COLUMNS`."""

@@ -6,18 +6,24 @@ from pathlib import Path
 
 from spectrope.checkpoints.adapters import parse_layers
 from spectrope.checkpoints.audit.architectures import ambiguity
-from spectrope.checkpoints.audit.compare import Discrepancy, compare
+from spectrope.checkpoints.audit.compare import Discrepancy, compare, differing_pairs
 from spectrope.checkpoints.audit.declaration import declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_scale import declared_scale
-from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning
 from spectrope.checkpoints.audit.layers import judge
 from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict
-from spectrope.checkpoints.gguf.applied import applied_layer, rotated_width, width_of_heads
+from spectrope.checkpoints.gguf.applied import (
+    StatedScaling,
+    applied_layer,
+    factor_tensor,
+    rotated_width,
+    width_of_heads,
+)
 from spectrope.checkpoints.gguf.contradictions import contradictions, unread
 from spectrope.checkpoints.gguf.file import GGUFFile, is_gguf, open_gguf
 from spectrope.checkpoints.gguf.records import FileAudit
 from spectrope.checkpoints.gguf.rows import SideRows, layer_rows, pairing_in_source
-from spectrope.checkpoints.gguf.runtime import RULES, Rules
+from spectrope.checkpoints.gguf.runtime import CONFIRMED, LONG, RELEASE, RULES, Rules, rules_of
 from spectrope.checkpoints.gguf.source import Source, open_source
 from spectrope.core import ConfigError, Progress, UnsupportedError, Watch, unwatched
 from spectrope.encodings import Pairing
@@ -65,7 +71,7 @@ def audit_gguf(
             known here.
     """
     file = open_gguf(path)
-    rules = RULES.get(file.architecture)
+    rules = rules_of(file)
     if rules is None:
         raise UnsupportedError(
             f"{path} is of architecture {file.architecture!r}, whose positions in llama.cpp are not known "
@@ -99,6 +105,7 @@ def audit_gguf(
         rows=tuple(orders),
         file=tuple(contradictions(file, rules, origin)),
         unread=tuple(unread(file, rules)),
+        runtime=RELEASE if file.architecture in CONFIRMED else None,
     )
 
 
@@ -134,6 +141,10 @@ def _layer(
     rows = layer_rows(file, source, names, layer, sides, head_dim, width)
     applied, about_rows = _in_source_order(file, rules, applied, declared, rows)
     findings = [*_noted(file, rules, compare(declared, applied, length, NOISE), _order_of(rows)), *about_rows]
+    if factor_tensor(file, rules, length) == LONG and declared.turning and applied.turning:
+        original = StatedScaling.of(file).original
+        short = declared_layer(declaration, "", layer, original).turning
+        findings += _short_sequences(short, declared.turning, applied.turning, original, length)
     if doubt := ambiguity(declaration, kind):
         findings = [one for one in findings if one.what not in ("encoding", "rotated fraction")]
     verdict, reason = judge(declared, applied, findings, known=True)
@@ -157,7 +168,7 @@ def _in_source_order(
         return replace(applied, turning=turning and replace(turning, pairing=None)), []
     findings = [*_strange(rows)]
     if applied.turning is None:
-        return applied, findings
+        return applied, [*findings, *_apart(rows)]
     width = applied.turning.width
     seen: dict[str, Pairing | None] = {
         side: pairing_in_source(one.order, rules.pairing, width) for side, one in rows.items()
@@ -186,6 +197,14 @@ def _unpaired(
             yield Discrepancy(f"rows of {name}", f"those of pairs in {wanted}", text, why)
 
 
+def _apart(rows: "dict[str, SideRows]") -> Iterator[Discrepancy]:
+    """Sides in different orders: without a rotation, only a common order leaves dot products unchanged."""
+    orders = {side: ORDERS[one.order] for side, one in rows.items() if one.order != "other"}
+    if len(set(orders.values())) > 1:
+        text = ", ".join(f"{side} {order}" for side, order in orders.items())
+        yield Discrepancy("rows of queries and keys", "in one order", text)
+
+
 def _strange(rows: "dict[str, SideRows]") -> Iterator[Discrepancy]:
     """Sides whose weights are not the source's in any known order, or not in all heads."""
     for side, one in rows.items():
@@ -204,6 +223,28 @@ def _why(file: GGUFFile, rules: Rules, order: str) -> str:
     return f"rows are {order}, and llama.cpp turns {turned} in {file.architecture!r}"
 
 
+def _short_sequences(
+    short: Turning | None, long: Turning, applied: Turning, original: int, length: int
+) -> Iterator[Discrepancy]:
+    """Long factors of LongRoPE on sequences for which the source takes short ones.
+
+    The source chooses factors for each sequence, and llama.cpp chooses once, by the size of its context.
+
+    Args:
+        short: Declared for sequences up to the original length.
+        long: Declared for longer ones.
+        applied: In a context of the length; if it differs from `long`, the layer has a finding already.
+        original: Positions before the extension.
+        length: Positions of the runtime's context.
+    """
+    if short is None or len({one.width for one in (short, long, applied)}) > 1:
+        return
+    if differing_pairs(short, applied, original, NOISE) and not differing_pairs(long, applied, length, NOISE):
+        note = f"llama.cpp chooses once, by the size of its context, here {length}"
+        what = f"frequencies of sequences up to {original} positions"
+        yield Discrepancy(what, "short factors", "long factors", note)
+
+
 def _noted(file: GGUFFile, rules: Rules, findings: list[Discrepancy], order: str) -> Iterator[Discrepancy]:
     """Findings with the reason why the format or the runtime brings them about, where it is one of these."""
     for one in findings:
@@ -214,6 +255,8 @@ def _noted(file: GGUFFile, rules: Rules, findings: list[Discrepancy], order: str
                 "windows": "llama.cpp rotates layers with a sliding window alone",
             }[rules.rotates]
             note = f"GGUF has no key for layers without rotation; {text} in {file.architecture!r}"
+            if rules.switched_off(file):
+                note = f"rope.scaling.finetuned is false, which switches it off in {file.architecture!r}"
             one = replace(one, note=note)
         elif one.what == "mask" and not rules.windows:
             one = replace(one, note=f"llama.cpp reads no sliding window in {file.architecture!r}")

@@ -137,8 +137,7 @@ class _Search:
 
     def few(self) -> "_Search":
         """The same on some of the prompts."""
-        ids = None if self.observed.ids is None else self.observed.ids[:FEW]
-        observed = Observed(self.observed.logs[:FEW], ids)
+        observed = self.observed.first(FEW)
         return replace(self, prompts=self.prompts[:FEW], observed=observed, unchanged=self.unchanged[:FEW])
 
     def curve(self, simulation: Simulation, value: float, layers: Sequence[int]) -> Float[Tensor, "n m"]:

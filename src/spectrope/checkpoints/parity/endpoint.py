@@ -64,17 +64,18 @@ class Endpoint(Runtime):
         rows = [
             [self._after(prompt[: place + 1]) for place in places.tolist()] for prompt in prompts.tolist()
         ]
-        width = max(len(found) for row in rows for found in row)
+        width = max(len(found) for row in rows for found, _ in row)
         ids = torch.full((len(rows), len(places), width), NO_TOKEN)
         logs = torch.full(ids.shape, -1e4, dtype=torch.float64)
         for i, row in enumerate(rows):
-            for j, found in enumerate(row):
+            for j, (found, _) in enumerate(row):
                 ids[i, j, : len(found)] = torch.tensor(list(found))
                 logs[i, j, : len(found)] = torch.tensor(list(found.values()), dtype=torch.float64)
-        return Observed(logs, ids)
+        unnamed = torch.tensor([[largest for _, largest in row] for row in rows], dtype=torch.float64)
+        return Observed(logs, ids, unnamed)
 
-    def _after(self, tokens: list[int]) -> dict[int, float]:
-        """Log-probabilities of the most probable next tokens, by id."""
+    def _after(self, tokens: list[int]) -> tuple[dict[int, float], float]:
+        """Log-probabilities of the most probable next tokens by id, and the largest of those without one."""
         asked: dict[str, Any] = {
             "prompt": tokens,
             "max_tokens": 1,
@@ -83,13 +84,13 @@ class Endpoint(Runtime):
             "return_tokens_as_token_ids": True,
         }
         answer = self._post(asked | ({"model": self.model} if self.model else {}))
-        found = self._read(answer)
+        found, unnamed = self._read(answer)
         if len(found) < 2:
             raise UnsupportedError(
                 f"{self.url} reports {len(found)} log-probabilities of next tokens; parity needs at least 2, "
                 "so start the server with them switched on."
             )
-        return found
+        return found, unnamed
 
     def _post(self, asked: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json"}
@@ -114,8 +115,8 @@ class Endpoint(Runtime):
         except (ValueError, RecursionError):
             raise ConfigError(f"{address} does not answer with JSON; is it a completion endpoint?") from None
 
-    def _read(self, answer: Any) -> dict[int, float]:
-        """The reported tokens of either form of OpenAI's protocol."""
+    def _read(self, answer: Any) -> tuple[dict[int, float], float]:
+        """The reported tokens of either form of OpenAI's protocol, as `_after` returns them."""
         try:
             reported = answer["choices"][0]["logprobs"] or {}
             if "content" in reported:
@@ -123,18 +124,20 @@ class Endpoint(Runtime):
                 pairs = [(one.get("id", one.get("token")), one["logprob"]) for one in entries]
             else:
                 pairs = list((reported.get("top_logprobs") or [{}])[0].items())
-            found = {self._id(token): float(value) for token, value in pairs}
+            found = [(self._id(token), float(value)) for token, value in pairs]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ConfigError(
                 f"{self.url} answers in a form that is no completion with log-probabilities."
             ) from None
-        total = sum(math.exp(min(value, 1.0)) for value in found.values())
-        if max(found.values(), default=0.0) > EXCESS or total > 1 + EXCESS:
+        named = {token: value for token, value in found if token is not None}
+        unnamed = [value for token, value in found if token is None]
+        total = sum(math.exp(min(value, 1.0)) for value in (*named.values(), *unnamed))
+        if max((value for _, value in found), default=0.0) > EXCESS or total > 1 + EXCESS:
             raise ConfigError(
                 f"{self.url} reports probabilities that add up to more than 1; parity needs logarithms of "
                 "probabilities, and not logits or scores."
             )
-        return {token: value for token, value in found.items() if token is not None}
+        return named, max(unnamed, default=-math.inf)
 
     def _id(self, token: Any) -> int | None:
         """The id of a token that is named by id or by text; None where the text is ambiguous or unknown."""

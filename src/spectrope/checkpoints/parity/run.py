@@ -18,7 +18,7 @@ from spectrope.checkpoints.parity.cause import (
     explained_by_nothing,
     find_causes,
 )
-from spectrope.checkpoints.parity.observed import Observed, agreement, divergence, rank_correlations
+from spectrope.checkpoints.parity.observed import Observed, agreement, divergence, rank_correlations, shared
 from spectrope.checkpoints.parity.runtimes import ModelRuntime, Runtime
 from spectrope.checkpoints.parity.sites import LocalCopy
 from spectrope.checkpoints.sequences import repeated_tokens
@@ -31,7 +31,9 @@ RANKED = 20  # Tokens whose order is correlated.
 PLACES = 48  # In a prompt, at most, after which tokens are predicted.
 SHOWN = 5  # Explanations in a table.
 SCHEMA = {"code": pl.String, "explanation": pl.String, "explained": pl.Float64, "log10_ratio": pl.Float64}
-ParityAnswer = Literal["same", "precision", "differs"]
+LITTLE = 0.1  # Mean probability of tokens that both report below which equality is not claimed.
+WHOLE = 0.999  # Above which it is not said how much was compared.
+ParityAnswer = Literal["same", "precision", "differs", "cannot tell"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +49,7 @@ class Parity(Shown):
         nearer: Mean divergence, in nats, of the other runtime from the local copy.
         prompts: How many.
         length: Tokens of each.
+        shared: Mean probability of the tokens that both report.
     """
 
     names: tuple[str, str]
@@ -56,6 +59,7 @@ class Parity(Shown):
     nearer: float
     prompts: int
     length: int
+    shared: float = 1.0
 
     @property
     def divergence(self) -> float:
@@ -64,11 +68,14 @@ class Parity(Shown):
 
     @property
     def answer(self) -> ParityAnswer:
-        """Whether the runtimes predict the same."""
-        if self.causes.same or self.divergence <= UNNOTICED:
-            return "same"
+        """Whether the runtimes predict the same; "cannot tell" where what both report hardly shows it."""
+        same = self.causes.same or self.divergence <= UNNOTICED
         within = self.divergence <= PRECISION_SLACK * self.causes.precision_made
-        return "precision" if within and self.causes.convincing is None else "differs"
+        if not (same or (within and self.causes.convincing is None)):
+            return "differs"
+        if self.shared < LITTLE:
+            return "cannot tell"
+        return "same" if same else "precision"
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         title = f"{self.names[1]} against {self.names[0]}, {self.prompts} prompts of {self.length} tokens"
@@ -84,10 +91,17 @@ class Parity(Shown):
         return " ".join(text for text in (self._explained(), self._of_the_copy()) if text)
 
     def _explained(self) -> str:
-        if self.answer == "same":
+        if self.answer == "cannot tell":
             return (
-                f"The predictions are the same up to rounding on these prompts of {self.length} tokens; "
-                "longer ones were not compared."
+                "Whether the predictions are the same cannot be told: the tokens that both runtimes report "
+                f"have a probability of {self.shared:.1%}. Compare each of them with the checkpoint, or ask "
+                "for more tokens (`Endpoint(url, top=100)`)."
+            )
+        if self.answer == "same":
+            part = f", of the tokens that both report ({self.shared:.1%} of the probability),"
+            return (
+                f"The predictions{part if self.shared < WHOLE else ''} are the same up to rounding on these "
+                f"prompts of {self.length} tokens; longer ones were not compared."
             )
         cause = self.causes.cause
         if cause is None and self.answer == "precision":
@@ -152,6 +166,7 @@ class Parity(Shown):
             "verdict": self.verdict,
             "prompts": self.prompts,
             "length": self.length,
+            "shared": self.shared,
             "by_position": self.by_position.to_dicts(),
             "cause": None if causes.cause is None else asdict(causes.cause),
             "no_fault": asdict(causes.none),
@@ -220,11 +235,13 @@ def parity(
     away = [divergence(one, wanted) for one in seen]
     suspect = int(away[1].mean() >= away[0].mean())
     by_position = _by_position(seen[0], seen[1], at)
+    common = float(shared(*seen).mean())
     if float(divergence(seen[1], seen[0]).mean()) <= UNNOTICED:
         causes = Causes((), explained_by_nothing(away[suspect]), ())
     else:
         causes = find_causes(copy, prompts, at, seen[suspect], watch)
-    return Parity(names, by_position, suspect, causes, float(away[1 - suspect].mean()), n, length)
+    nearer = float(away[1 - suspect].mean())
+    return Parity(names, by_position, suspect, causes, nearer, n, length, common)
 
 
 def _check_vocabulary(name: str, seen: Observed, size: int) -> None:

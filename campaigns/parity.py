@@ -27,7 +27,7 @@ from spectrope.checkpoints import open_model
 from spectrope.checkpoints.parity import ModelRuntime, Parity, Runtime, parity
 from spectrope.checkpoints.parity.cause import UNNOTICED
 from spectrope.checkpoints.parity.observed import Observed, divergence
-from spectrope.checkpoints.parity.run import places_of
+from spectrope.checkpoints.parity.places import places_of
 
 DRAWN, PROMPTS, REPORTED, DECIMALS = 30, 16, 20, 5
 

@@ -28,7 +28,8 @@ from spectrope.checkpoints.commands.parity import EXIT_CODES
 from spectrope.checkpoints.parity import ModelRuntime, Parity, Runtime, cause, parity, prompts_of
 from spectrope.checkpoints.parity.faults import Simulation
 from spectrope.checkpoints.parity.observed import Observed
-from spectrope.checkpoints.parity.run import ParityAnswer, places_of
+from spectrope.checkpoints.parity.places import places_of
+from spectrope.checkpoints.parity.run import ParityAnswer
 from spectrope.core import ConfigError, UnsupportedError
 
 LENGTH, N = 64, 6

@@ -12,7 +12,7 @@ from spectrope.checkpoints.adapters import Tokenizer, encoded, trained_length
 from spectrope.checkpoints.language import read_texts
 from spectrope.checkpoints.options import Checkpoints
 from spectrope.checkpoints.parity import Endpoint, ModelRuntime, Runtime, parity, prompts_of
-from spectrope.checkpoints.parity.run import PLACES
+from spectrope.checkpoints.parity.places import PLACES
 from spectrope.checkpoints.parity.sources import checkpoint_and_settings, is_address
 from spectrope.console import RARE, JsonOption, counted, print_json, refuse_given, show
 from spectrope.core import ConfigError

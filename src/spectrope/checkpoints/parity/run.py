@@ -1,13 +1,12 @@
 """Compare two runtimes on the same prompts, and look for the cause of a difference."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import drawable_tokens, sees_ahead
@@ -18,17 +17,14 @@ from spectrope.checkpoints.parity.cause import (
     explained_by_nothing,
     find_causes,
 )
-from spectrope.checkpoints.parity.observed import Observed, agreement, divergence, rank_correlations, shared
+from spectrope.checkpoints.parity.observed import Observed, divergence, shared
+from spectrope.checkpoints.parity.places import PLACES, as_text, by_position, places_of
 from spectrope.checkpoints.parity.runtimes import ModelRuntime, Runtime
 from spectrope.checkpoints.parity.sites import LocalCopy
 from spectrope.checkpoints.sequences import repeated_tokens
 from spectrope.console import Shown
 from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
-from spectrope.stats import mean_intervals
 
-TOP = 5  # Tokens of which agreement is counted.
-RANKED = 20  # Tokens whose order is correlated.
-PLACES = 48  # In a prompt, at most, after which tokens are predicted.
 SHOWN = 5  # Explanations in a table.
 SCHEMA = {"code": pl.String, "explanation": pl.String, "explained": pl.Float64, "log10_ratio": pl.Float64}
 LITTLE = 0.1  # Mean probability of tokens that both report below which equality is not claimed.
@@ -79,7 +75,7 @@ class Parity(Shown):
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         title = f"{self.names[1]} against {self.names[0]}, {self.prompts} prompts of {self.length} tokens"
-        yield title, _as_text(self.by_position)
+        yield title, as_text(self.by_position)
         yield self.verdict
         if self.causes.ranked:
             shown = self.to_frame().head(SHOWN)
@@ -234,14 +230,13 @@ def parity(
         _check_vocabulary(name, one, wanted.logs.shape[-1])
     away = [divergence(one, wanted) for one in seen]
     suspect = int(away[1].mean() >= away[0].mean())
-    by_position = _by_position(seen[0], seen[1], at)
     common = float(shared(*seen).mean())
     if float(divergence(seen[1], seen[0]).mean()) <= UNNOTICED:
         causes = Causes((), explained_by_nothing(away[suspect]), ())
     else:
         causes = find_causes(copy, prompts, at, seen[suspect], watch)
     nearer = float(away[1 - suspect].mean())
-    return Parity(names, by_position, suspect, causes, nearer, n, length, common)
+    return Parity(names, by_position(seen[0], seen[1], at), suspect, causes, nearer, n, length, common)
 
 
 def _check_vocabulary(name: str, seen: Observed, size: int) -> None:
@@ -257,71 +252,3 @@ def _check_vocabulary(name: str, seen: Observed, size: int) -> None:
             if most > size
             else f"{name} predicts {most} tokens, and the local copy has {size}; is it the same model?"
         )
-
-
-def places_of(length: int, most: int = PLACES) -> Int[Tensor, " m"]:
-    """Places in a prompt, half of them at equal distances and half at equal ratios; the last is one."""
-    if length <= most:
-        return torch.arange(length)
-    even = torch.linspace(0, length - 1, most - most // 2)
-    ratios = torch.logspace(0, np.log10(length), most // 2) - 1
-    return torch.cat([even, ratios]).round().long().clamp(0, length - 1).unique()
-
-
-def _by_position(first: Observed, second: Observed, places: Int[Tensor, " m"]) -> pl.DataFrame:
-    """Measures of the difference over ranges of positions, each twice as long as the one before."""
-    measures = {
-        "divergence": divergence(second, first).numpy(),
-        "agreement": agreement(second, first, TOP).numpy(),
-        "rank": rank_correlations(second, first, RANKED),
-    }
-    rows, low = [], 0
-    for high in _ends(int(places[-1]) + 1):
-        inside = ((places >= low) & (places < high)).numpy()
-        if inside.any():
-            ranges = {name: _interval(x[:, inside]) for name, x in measures.items()}
-            rows.append({"from": low, "to": high - 1, "places": int(inside.sum())} | _columns(ranges))
-        low = high
-    return pl.DataFrame(rows)
-
-
-def _ends(length: int) -> list[int]:
-    return [*(2**k for k in range(4, 30) if 2**k < length), length]
-
-
-def _interval(x: Float[np.ndarray, "n m"]) -> Sequence[float | None]:
-    """Mean over places of each prompt, then over prompts with its interval."""
-    known = ~np.isnan(x)
-    means = np.where(known, x, 0.0).sum(1)[known.any(1)] / known.sum(1)[known.any(1)]
-    if len(means) < 2:
-        return (None, None, None)
-    interval = mean_intervals(means)
-    return tuple(map(float, (interval.estimate, interval.low, interval.high)))
-
-
-def _columns(ranges: dict[str, Sequence[float | None]]) -> dict[str, float | None]:
-    return {
-        name + part: value
-        for name, values in ranges.items()
-        for part, value in zip(("", "_low", "_high"), values, strict=True)
-    }
-
-
-def _as_text(by_position: pl.DataFrame) -> pl.DataFrame:
-    """The measures with their intervals in one column each."""
-    rows = by_position.to_dicts()
-    return pl.DataFrame(
-        {
-            "positions": [f"{row['from']} to {row['to']}" for row in rows],
-            "divergence in nats": [_with_interval(row, "divergence", ".2g") for row in rows],
-            f"top {TOP} agree": [_with_interval(row, "agreement", ".2f") for row in rows],
-            "rank correlation": [_with_interval(row, "rank", ".2f") for row in rows],
-        }
-    )
-
-
-def _with_interval(row: dict[str, Any], name: str, style: str) -> str:
-    if row[name] is None:
-        return "not reported"
-    value, low, high = (format(row[name + part] + 0.0, style) for part in ("", "_low", "_high"))
-    return f"{value} [{low}, {high}]"

@@ -14,7 +14,7 @@ from spectrope.checkpoints import open_model
 from spectrope.checkpoints.parity import ModelRuntime
 from spectrope.checkpoints.parity.faults import simulations
 from spectrope.checkpoints.parity.observed import divergence
-from spectrope.checkpoints.parity.run import places_of
+from spectrope.checkpoints.parity.places import places_of
 from spectrope.checkpoints.parity.sites import LocalCopy
 
 LENGTH = 80

@@ -15,7 +15,7 @@ from spectrope.checkpoints.parity import ModelRuntime, parity
 from spectrope.checkpoints.parity.cause import _converted
 from spectrope.checkpoints.parity.faults import simulations
 from spectrope.checkpoints.parity.observed import divergence
-from spectrope.checkpoints.parity.run import places_of
+from spectrope.checkpoints.parity.places import places_of
 from spectrope.checkpoints.parity.sites import LocalCopy
 
 LENGTH = 32

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from tests.checkpoints.audit.families import llama
 from tests.checkpoints.audit.test_far import mistral
 
 import spectrope as sp
 from spectrope.checkpoints.audit.far_encoding import FarEncoding, far_differences
+from spectrope.checkpoints.lock import check, lock
 
 TURNING = FarEncoding(length=512, seen=True, frequencies=(1.0, 0.01), gain=1.2)
 SLOW = "pair 1 at 0.01 rad per position in a sequence of 512"
@@ -26,6 +28,8 @@ SLOW = "pair 1 at 0.01 rad per position in a sequence of 512"
             {"frequencies": (), "seen": False},
             [f"frequencies: {SLOW} (as declared; not looked at)"],
         ),
+        ({"grows": False}, [f"frequencies: {SLOW} (as declared, and looked at)"]),
+        ({"grows": True}, []),
         ({"gain": 1.3}, ["attention factor: 1.2 in a sequence of 512 (as declared, and looked at)"]),
         ({"gain": None}, []),
         ({"switch": 256}, ["scaling: one schedule at all lengths (as declared, and looked at)"]),
@@ -77,3 +81,22 @@ def test_windows_beyond_the_audited_length_are_a_difference_of_two_models():
 def test_it_is_left_out_with_far_positions():
     found = sp.audit(mistral(), length=32, reach=False, serving_modes=False, watch=sp.unwatched)
     assert [layer.far for layer in found.layers] == [None, None]
+
+
+def test_a_scaling_below_the_rounding_of_bfloat16_is_seen_by_its_formula():
+    models = []
+    for factor in (8.0, 32.0):
+        rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": factor, "low_freq_factor": 1.0}
+        rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+        sizes = {"hidden_size": 128, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 128}
+        models.append(llama(**sizes, max_position_embeddings=65536, rope_parameters=rope).bfloat16())
+    first, second = (lock(one, serving_modes=False, watch=sp.unwatched) for one in models)
+    assert {move.code for move in check(first, second).moves} == {"SPE102"}
+    assert check(first, lock(models[0], serving_modes=False, watch=sp.unwatched)).ok
+    assert not sp.compatible(*models, role="converted", watch=sp.unwatched).ok
+
+
+def test_a_lock_of_an_earlier_version_raises_no_alarm():
+    earlier = replace(TURNING, frequencies=(), grows=None)
+    assert [*far_differences(earlier, replace(TURNING, grows=False))] == []
+    assert [*far_differences(earlier, replace(TURNING, grows=True))]

@@ -47,7 +47,7 @@ RECORD |= {
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach", "far"}
-FAR = {"window", "window_seen", "length", "seen", "frequencies", "switch", "gain", "growth"}
+FAR = {"window", "window_seen", "length", "seen", "frequencies", "grows", "switch", "gain", "growth"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}
 ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after", "relative"}
 TURNING = {

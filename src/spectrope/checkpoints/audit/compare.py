@@ -144,12 +144,17 @@ def rotation_findings(
 
 def _first(expected: Turning, effective: Turning, length: int) -> Iterator[Discrepancy]:
     """Where the first token is at another position, in keys or on both sides."""
-    if effective.key_offset:
-        way = "ahead of" if effective.key_offset > 0 else "behind"
-        yield Discrepancy("position of keys", "that of queries", f"{abs(effective.key_offset)} {way} queries")
+    if effective.key_offset is not None and (expected.key_offset or 0) != effective.key_offset:
+        yield Discrepancy("position of keys", _key_position(expected), _key_position(effective))
     elif effective.position and expected.position == 0 and abs(effective.position) < length - 1:
         note = "harmless: queries and keys are shifted alike"
         yield Discrepancy("first position", str(expected.position), str(effective.position), note)
+
+
+def _key_position(one: Turning) -> str:
+    if not one.key_offset:
+        return "that of queries"
+    return f"{abs(one.key_offset)} {'ahead of' if one.key_offset > 0 else 'behind'} queries"
 
 
 def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Discrepancy]:
@@ -162,7 +167,7 @@ def _turning(expected: Turning, effective: Turning, length: int, noise: float) -
     if (expected.start, expected.width) != (effective.start, effective.width):
         yield _fraction(expected, effective)
     else:
-        if effective.sense == 0:
+        if effective.sense == 0 and expected.sense != 0:
             effective = replace(effective, frequencies=tuple(map(abs, effective.frequencies)))
         if off := differing_pairs(expected, effective, length, noise):
             width = _other_width(expected, effective, length, noise)
@@ -360,7 +365,8 @@ def _mask(expected: Mask, effective: Mask, length: int, *, ahead: bool) -> Itera
     one_sided = ahead and expected.shape == "bidirectional window"
     if one_sided and expected.size is not None:
         expected = Mask("causal window", expected.size + 1)
-    if expected != effective:
+    unlike = expected.shape == effective.shape == "other" and expected.words != effective.words
+    if expected != effective or (unlike and expected.words and effective.words):
         first, second = (_of_past(one) if one_sided else one.description for one in (expected, effective))
         yield Discrepancy("mask", first, second)
 

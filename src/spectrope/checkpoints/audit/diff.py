@@ -129,6 +129,9 @@ def diff(first: Any, second: Any) -> Difference:
         one.require_layers("diff")
     _check("length", first.length, second.length)
     _check("layers", len(first.layers), len(second.layers))
+    numbers = [", ".join(str(one.layer) for one in audit.layers) for audit in (first, second)]
+    if numbers[0] != numbers[1]:
+        raise ConfigError(f"two models are compared at the same layers; got {numbers[0]} and {numbers[1]}.")
     embeddings = [
         _embeddings(a, b, max(first.noise, second.noise))
         for a, b in zip(first.absolutes, second.absolutes, strict=False)

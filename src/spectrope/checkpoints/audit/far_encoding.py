@@ -24,8 +24,9 @@ class FarEncoding:
         window_seen: Whether its end was looked at and is as declared; True if there is none.
         length: The declared length, or twice that for a schedule that grows with the length.
         seen: Whether tokens up to there were looked at and turn as declared.
-        frequencies: Radians per position of each pair in a sequence of this length; empty if they are those
-            of the audited length.
+        frequencies: Radians per position of each pair in a sequence of this length; in locks of earlier
+            versions empty if they are those of the audited length.
+        grows: Whether they are others than those of the audited length; None in locks of earlier versions.
         switch: Tokens after which a schedule turns all positions otherwise; 0 if none does.
         gain: Factor on the logits of rotated coordinates in a sequence of this length; None if nothing
             rotates or declares one.
@@ -37,9 +38,15 @@ class FarEncoding:
     length: int = 0
     seen: bool = False
     frequencies: tuple[float, ...] = ()
+    grows: bool | None = None
     switch: int = 0
     gain: float | None = None
     growth: tuple[float, ...] = (1.0,) * len(GROWTH_AT)
+
+    @property
+    def turns_otherwise(self) -> bool:
+        """Whether pairs turn otherwise in long sequences than at the audited length."""
+        return bool(self.frequencies) if self.grows is None else self.grows
 
 
 def far_differences(
@@ -72,9 +79,9 @@ def _turning(first: FarEncoding, second: FarEncoding, within: float, note: str) 
     a, b = first.frequencies, second.frequencies
     if first.switch != second.switch:
         yield Discrepancy("scaling", _switching(first), _switching(second), note)
-    elif len(a) != len(b):
+    elif first.turns_otherwise != second.turns_otherwise or (a and b and len(a) != len(b)):
         yield Discrepancy("frequencies", _pair(first, -1), _pair(second, -1), note)
-    elif a:
+    elif a and b:
         apart = [abs(y - x) / max(abs(x), abs(y), 1e-300) for x, y in zip(a, b, strict=True)]
         if max(apart) > max(FREQUENCY, within):
             worst = apart.index(max(apart))
@@ -95,7 +102,7 @@ def _switching(one: FarEncoding) -> str:
 
 def _pair(one: FarEncoding, pair: int) -> str:
     """How fast a pair turns in a long sequence."""
-    if not one.frequencies:
+    if not one.turns_otherwise:
         return f"those of short sequences also in one of {one.length}"
     number = pair % len(one.frequencies)
     return f"pair {number} at {one.frequencies[number]:.5g} rad per position in a sequence of {one.length}"

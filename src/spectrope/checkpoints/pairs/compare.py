@@ -22,10 +22,14 @@ def noise_of(first: Member, second: Member) -> float:
 
 
 def other_sizes(first: Member, second: Member) -> Iterator[Obstacle]:
-    """Sizes that are not the same."""
+    """Sizes that are not the same, and layers of other numbers."""
     for (what, a), b in zip(first.sizes.items(), second.sizes.values(), strict=True):
         if a != b:
             yield Obstacle("sizes", what, str(a), str(b), second.name)
+    places = [[each.place(one) for one in each.audit.layers] for each in (first, second)]
+    if len(places[0]) == len(places[1]) and places[0] != places[1]:
+        names = [", ".join(one.name for one in each.audit.layers) for each in (first, second)]
+        yield Obstacle("sizes", "layers", names[0], names[1], second.name)
 
 
 def other_encodings(first: Member, second: Member) -> Iterator[Obstacle]:
@@ -38,10 +42,10 @@ def other_encodings(first: Member, second: Member) -> Iterator[Obstacle]:
 
 
 def layer_pairs(first: Member, second: Member) -> Iterator[tuple[LayerRecord, LayerRecord, tuple[str, int]]]:
-    """Records of layers of the same stack and number."""
-    known = {(one.stack, one.layer): one for one in second.audit.layers}
+    """Records of layers at the same place."""
+    known = {second.place(one): one for one in second.audit.layers}
     for one in first.audit.layers:
-        if (place := (one.stack, one.layer)) in known:
+        if (place := first.place(one)) in known:
             yield one, known[place], place
 
 
@@ -61,6 +65,14 @@ def other_rows(first: Member, second: Member) -> Iterator[Obstacle]:
                 yield from rows_of(order, side, layer, second.name)
 
 
+def untold_rows(first: Member, second: Member) -> Iterator[str]:
+    """Layers whose weights are too unlike to tell the order of their rows."""
+    for layer, _, place in layer_pairs(first, second):
+        for side, order in zip(("queries", "keys"), orders(first, second, place), strict=True):
+            if order is None:
+                yield f"layer {layer.name}: the order of rows of {side}, whose weights are too unlike"
+
+
 def rows_of(order: RowOrder, side: str, layer: LayerRecord, other: str) -> Iterator[Obstacle]:
     """What is in another order on one side of a layer."""
     where = f"layer {layer.name}"
@@ -77,8 +89,9 @@ def other_rotation(a: LayerEncoding, b: LayerEncoding, length: int, noise: float
     if a.kind != b.kind:
         return [Discrepancy("encoding", a.describe(), b.describe())]
     if a.turning is None or b.turning is None:
-        same = a.slopes is None or b.slopes is None or len(a.slopes) != len(b.slopes)
-        return [] if same else compare(LayerEncoding(a.kind, slopes=a.slopes), b, length, noise)
+        alike = a.slopes is None or b.slopes is None or len(a.slopes) != len(b.slopes)
+        added = replace(LayerEncoding(a.kind), buckets=a.buckets, relative=a.relative)
+        return compare(added if alike else replace(added, slopes=a.slopes), b, length, noise)
     first, second = (
         replace(one, gain=None, gains=None, pairing=None, position=None, key_offset=None, sense=None)
         for one in (a.turning, b.turning)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from spectrope.checkpoints.adapters import Call, evaluating, runs_at, trained_length, whole_config
-from spectrope.checkpoints.audit.records import Audit
+from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.shared_content import shared_content
 
@@ -43,11 +43,21 @@ class Member:
         return trained_length(self.model)
 
     @cached_property
+    def has_stacks(self) -> bool:
+        """Whether its layers lie in several stacks; the name of a single one is left out."""
+        return len({one.stack for one in self.audit.layers}) > 1
+
+    def place(self, layer: LayerRecord) -> tuple[str, int]:
+        """Stack and number of a layer, by which layers of two models correspond."""
+        return layer.stack if self.has_stacks else "", layer.layer
+
+    @cached_property
     def calls(self) -> dict[tuple[str, int], Call]:
-        """What its kernels receive for inputs that every model of the pair gets, by stack and layer."""
+        """What its kernels receive for inputs that every model of the pair gets, by place."""
         inner = getattr(self.model, "base_model", self.model)
         with evaluating(self.model), runs_at(16, self.model):
-            return shared_content(inner, attention_modules(inner))
+            calls = shared_content(inner, attention_modules(inner))
+        return calls if self.has_stacks else {("", number): call for (_, number), call in calls.items()}
 
     @property
     def sizes(self) -> dict[str, Any]:

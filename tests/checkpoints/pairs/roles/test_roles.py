@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import transformers
-from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
+from tests.checkpoints.audit.families import FAMILIES, GROUPED, ROPES, T5, build, llama
 from tests.checkpoints.audit.test_far import mistral
 from tests.checkpoints.audit.test_zoo import model_of
 from tests.checkpoints.pairs.models import (
@@ -18,6 +18,7 @@ from tests.checkpoints.pairs.models import (
     tuned,
 )
 
+import spectrope as sp
 from spectrope.core import ConfigError, UnknownNameError
 
 
@@ -161,6 +162,39 @@ def test_in_python_roles_are_checked_too(model):
         pair(model, model, role="copy")
     with pytest.raises(ConfigError, match="compares two models; got 1"):
         pair(model, role="draft")
+
+
+@pytest.mark.parametrize("role", ["merge", "finetuned"])
+def test_weights_that_are_too_unlike_leave_the_order_of_rows_open(model, role):
+    found = pair(model, tuned(model, size=10), role=role)
+    assert found.answer == "cannot tell"
+    assert "layer 0: the order of rows of queries, whose weights are too unlike" in found.unclear
+    assert pair(model, tuned(model), role=role).answer == "yes"
+
+
+@pytest.mark.parametrize("role", ["merge", "finetuned", "converted"])
+def test_attention_in_other_layers_is_an_obstacle(role):
+    kinds = ["conv", "full_attention"]
+    models = [build("Lfm2", **GROUPED, layer_types=order) for order in (kinds, kinds[::-1])]
+    (reason,) = pair(*models, role=role).reasons
+    assert "layers: 1 in" in reason
+    with pytest.raises(ConfigError, match="at the same layers; got 1 and 0"):
+        sp.diff(*(sp.audit(one, length=48, watch=sp.unwatched) for one in models))
+
+
+def test_a_draft_with_other_terms_is_refused():
+    gpt2, still = FAMILIES["gpt2"](), FAMILIES["smollm3"]()
+    still.config.no_rope_layers = [0] * len(still.model.layers)
+    for layer in still.model.layers:
+        layer.self_attn.use_rope = False
+    for target, draft in ((gpt2, still), (still, gpt2)):
+        found = pair(target, draft, role="draft")
+        assert "absolute term" in {one.what for one in found.obstacles}
+    t5, near = (
+        build("T5", "ForConditionalGeneration", **T5 | {"relative_attention_max_distance": most})
+        for most in (64, 32)
+    )
+    assert "buckets" in {one.what for one in pair(t5, near, role="draft").obstacles}
 
 
 def test_a_window_that_ends_beyond_the_audited_length_is_an_obstacle():

@@ -1,5 +1,6 @@
 """An adapter, merged into its base."""
 
+from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.roles.finetuned import Finetuned
 
 
@@ -13,3 +14,7 @@ class Adapter(Finetuned, name="adapter"):
     purpose = "use with its base"
     names = ("the base", "the base with the adapter")
     many = True
+
+    def unclear(self, first: Member, second: Member) -> list[str]:
+        """What could not be determined; an adapter adds to the rows of its base, whose order it keeps."""
+        return [*self.unknown(first, second)]

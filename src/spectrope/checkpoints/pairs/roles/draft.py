@@ -25,7 +25,7 @@ class Draft(PairRole, name="draft"):
 
     def compare(self, first: Member, second: Member) -> Verdict:
         """Whether a draft fits its target."""
-        obstacles = [*self._sizes(first, second)]
+        obstacles = [*self._sizes(first, second), *self._terms(first, second)]
         unclear = [*self.unknown(first, second)]
         if not unclear:
             obstacles += [one for layer in second.audit.layers for one in self._layer(layer, first, second)]
@@ -38,6 +38,14 @@ class Draft(PairRole, name="draft"):
             yield Obstacle("sizes", "vocabulary", str(target.vocabulary), str(draft.vocabulary), draft.name)
         if target.trained and draft.trained and draft.trained < target.trained:
             yield Obstacle("sizes", "trained length", str(target.trained), str(draft.trained), draft.name)
+
+    @staticmethod
+    def _terms(target: Member, draft: Member) -> Iterator[Obstacle]:
+        """Where one of the models adds vectors by position to its embeddings, and the other does not."""
+        adds = [any(one.term is not None for one in each.audit.absolutes) for each in (target, draft)]
+        if adds[0] != adds[1]:
+            told = ["vectors by position" if one else "none" for one in adds]
+            yield Obstacle("embeddings", "absolute term", told[0], told[1], draft.name)
 
     @staticmethod
     def _layer(layer: LayerRecord, target: Member, draft: Member) -> list[Obstacle]:

@@ -1,7 +1,13 @@
 """A checkpoint before and after fine-tuning."""
 
 from spectrope.checkpoints.pairs.base import PairRole, Verdict
-from spectrope.checkpoints.pairs.compare import layer_pairs, other_encodings, other_rows, other_sizes
+from spectrope.checkpoints.pairs.compare import (
+    layer_pairs,
+    other_encodings,
+    other_rows,
+    other_sizes,
+    untold_rows,
+)
 from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.rows import at_start
 
@@ -20,7 +26,11 @@ class Finetuned(PairRole, name="finetuned"):
         moved = [self._moved(first, second, place) for _, _, place in layer_pairs(first, second)]
         note = f"Queries and keys moved by up to {100 * max(moved):.3g} % of their norm for the same input."
         obstacles = [*other_encodings(first, second), *other_rows(first, second)]
-        return Verdict(obstacles, [*self.unknown(first, second)], [note])
+        return Verdict(obstacles, self.unclear(first, second), [note])
+
+    def unclear(self, first: Member, second: Member) -> list[str]:
+        """What could not be determined."""
+        return [*self.unknown(first, second), *untold_rows(first, second)]
 
     @staticmethod
     def _moved(first: Member, second: Member, place: tuple[str, int]) -> float:

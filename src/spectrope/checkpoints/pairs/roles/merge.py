@@ -1,7 +1,7 @@
 """Models whose weights are to be merged, and the result of a merge."""
 
 from spectrope.checkpoints.pairs.base import PairRole, Verdict
-from spectrope.checkpoints.pairs.compare import other_encodings, other_rows, other_sizes
+from spectrope.checkpoints.pairs.compare import other_encodings, other_rows, other_sizes, untold_rows
 from spectrope.checkpoints.pairs.member import Member
 
 
@@ -22,4 +22,5 @@ class Merge(PairRole, name="merge"):
         unclear = [*self.unknown(first, second)]
         if not obstacles:
             obstacles += [*other_encodings(first, second), *other_rows(first, second)]
+            unclear += untold_rows(first, second)
         return Verdict(obstacles, unclear)

@@ -66,6 +66,12 @@ def test_outputs_of_half_precision_are_rounded_to_it():
     assert min(bounds[torch.bfloat16]) >= torch.finfo(torch.bfloat16).eps > max(bounds[torch.float32])
 
 
+def test_a_tolerance_below_the_rounding_of_outputs_is_named():
+    aim = PlanAim(length=64, tolerance=0.003)
+    plans = plan_checkpoint(mistral(None).eval().bfloat16(), torch.randint(64, (2, 16)), aim)
+    assert {head.reason for _, head in plans} == {"rounding outputs to bfloat16 alone may cost 0.003"}
+
+
 def test_layers_that_share_a_module_are_counted_by_its_calls():
     config = AlbertConfig(vocab_size=64, embedding_size=16, hidden_size=16, num_hidden_layers=3)
     config.num_attention_heads, config.intermediate_size = 2, 16

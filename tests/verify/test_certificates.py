@@ -499,11 +499,13 @@ class TestThePrograms:
 
         (tmp_path / "a.json").mkdir()
         (tmp_path / "b\nholds.JSON").write_text(text("eigenvalues").replace('"n":24', '"n":25'))
+        (tmp_path / "c.json: holds.json").write_text(text("eigenvalues"))
         for run, words in ((main, ["verify"]), (alone, [])):
             assert run([*words, str(tmp_path)]) == BAD_INPUT
             told = capsys.readouterr()
             assert "a.json: " in told.out + told.err
             assert "'b\\nholds.JSON': refused: digest" in told.out
+            assert "'c.json: holds.json': holds: certificate" in told.out
         os.mkfifo(tmp_path / "pipe.json")
         for run, words in ((main, ["verify"]), (alone, [])):
             assert run([*words, str(tmp_path / "pipe.json")]) == 1

@@ -50,6 +50,7 @@ def test_inputs_are_all_that_determines_what_a_checkpoint_computes(tmp_path):
         "pytorch_model.bin.index.json",
         "tokenizer.json",
     ]
+    (tmp_path / "training_args.bin").touch()
     for name in names:
         (tmp_path / name).touch()
     assert sorted(path.name for path in weights_and_config(tmp_path)) == names[:-1]

@@ -203,6 +203,7 @@ class _Needs:
         transformed: Lengths and dtypes of sums by FFT; None where these are not asked for.
         sizes: Of the weights of lags, for sums by FFT.
         relative: What sums by FFT of unrotated vectors need; None where these do not serve.
+        out: Dtype of the outputs.
     """
 
     blocked: RoundingSetting | None
@@ -211,6 +212,7 @@ class _Needs:
     transformed: RoundingSetting | None
     sizes: LagSizes
     relative: "_Relative | None"
+    out: torch.dtype
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ def _needs(
         setting = replace(blocked, dtype=torch.float64, inputs=dtype, deviation=0.0, near=None)
         alone = kernels == ("relative",)
         relative = _Relative(unrotated(ctx, encoding), served, encoding, causal, setting, sizes, alone)
-    return _Needs(blocked if serves else None, lags, refusal, transformed, sizes, relative)
+    return _Needs(blocked if serves else None, lags, refusal, transformed, sizes, relative, out)
 
 
 def _shape(ctx: Context, encoding: Encoding, causal: bool) -> Shape:
@@ -318,7 +320,9 @@ def _head_plan(
         options.extend(needs.relative.option(head, tolerance, shape, costs, most))
     if not options:
         reason = (
-            f"no degree up to {HIGHEST} with at most {MOST_FEATURES} features keeps {tolerance:g} "
+            f"rounding outputs to {str(needs.out).removeprefix('torch.')} alone may cost {tolerance:g}"
+            if torch.finfo(needs.out).eps >= tolerance
+            else f"no degree up to {HIGHEST} with at most {MOST_FEATURES} features keeps {tolerance:g} "
             f"on logits up to {reach:.3g}"
         )
         reason = f"{needs.refusal.rstrip('.')}; by FFT, {reason}" if needs.refusal else reason

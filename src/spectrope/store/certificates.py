@@ -84,9 +84,9 @@ def _is_certificate(path: Path) -> bool:
 
 
 def weights_and_config(folder: Path) -> list[Path]:
-    """The files of a checkpoint or a run that determine what it computes: its configuration, its weights with
-    their index, and code of its own."""
-    patterns = ("config.json", "*.safetensors", "*.bin", "*.index.json", "*.py")
+    """The files of a checkpoint or a run that determine what it computes: its configuration and that of an
+    adapter, their weights with an index, and code of its own."""
+    patterns = ("config.json", "adapter_config.json", "*.safetensors", "*_model*.bin", "*.index.json", "*.py")
     return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 

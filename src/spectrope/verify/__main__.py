@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     if is_folder and not (files := certificates_in(asked.certificate)):
         sys.stderr.write(f"verify: folder {asked.certificate} holds no certificate (*.json).\n")
         return BAD_INPUT
-    return max(_checked(file, asked.inputs, f"{shown(file)}: " if is_folder else "") for file in files)
+    return max(_checked(file, asked.inputs, f"{shown(file.name)}: " if is_folder else "") for file in files)
 
 
 def _checked(file: Path, inputs: Path | None, name: str) -> int:

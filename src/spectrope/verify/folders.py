@@ -1,5 +1,6 @@
 """Certificates in a folder, and their names as they are printed."""
 
+import re
 from pathlib import Path
 
 
@@ -8,6 +9,6 @@ def certificates_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() == ".json")
 
 
-def shown(path: Path) -> str:
-    """The name of a file, quoted if it holds a character that would not be printed as itself."""
-    return path.name if path.name.isprintable() else ascii(path.name)
+def shown(name: str) -> str:
+    """The name of a file, quoted unless it is a plain one, so that it cannot be taken for a result."""
+    return name if re.fullmatch(r"[\w.-]+", name) else ascii(name)

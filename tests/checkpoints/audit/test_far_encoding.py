@@ -1,5 +1,7 @@
 """Two layers are compared beyond the audited length by what each applies there."""
 
+import copy
+import re
 from dataclasses import replace
 
 import pytest
@@ -89,11 +91,24 @@ def test_a_scaling_below_the_rounding_of_bfloat16_is_seen_by_its_formula():
         rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": factor, "low_freq_factor": 1.0}
         rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
         sizes = {"hidden_size": 128, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 128}
-        models.append(llama(**sizes, max_position_embeddings=65536, rope_parameters=rope).bfloat16())
+        model = llama(**sizes, max_position_embeddings=65536, rope_parameters=rope)
+        turning = copy.deepcopy(model.model.rotary_emb)  # Which loading leaves in float32.
+        models.append(model.bfloat16())
+        model.model.rotary_emb = turning
     first, second = (lock(one, serving_modes=False, watch=sp.unwatched) for one in models)
-    assert {move.code for move in check(first, second).moves} == {"SPE102"}
+    moves = check(first, second).moves
+    assert {move.code for move in moves} == {"SPE102"}
+    assert re.search(r"pair \d+ at \S+ rad .* locked, pair \d+ at \S+ rad", str(moves[0]))
     assert check(first, lock(models[0], serving_modes=False, watch=sp.unwatched)).ok
     assert not sp.compatible(*models, role="converted", watch=sp.unwatched).ok
+
+
+def test_a_corrected_declaration_is_no_change_of_what_is_applied():
+    models = [llama(rope_parameters={"rope_type": "default", "rope_theta": base}) for base in (1e4, 5e5)]
+    models[0].model.rotary_emb = models[1].model.rotary_emb
+    audits = [sp.audit(one, length=48, watch=sp.unwatched) for one in models]
+    assert [one.outcome for one in audits] == ["differs", "matches"]
+    assert sp.diff(*audits).same
 
 
 def test_a_lock_of_an_earlier_version_raises_no_alarm():

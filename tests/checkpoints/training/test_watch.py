@@ -199,6 +199,15 @@ def test_another_rotation_half_way_is_a_move(model, monkeypatch, turned, says):
     assert {move.step for move in watch.moves} == {2}
 
 
+def test_queries_that_become_zero_are_no_other_rotation(model):
+    def erase(model):
+        model.model.layers[0].self_attn.q_proj.weight.data.zero_()
+
+    with sp.watch_training(model, every=1, on_move="stop") as watch:
+        train(model, watch, 2, at=1, act=erase)
+    assert len(watch.records) == 2
+
+
 def test_a_layer_whose_terms_are_not_watched_is_named():
     model = FAMILIES["t5"]().train()
     with sp.watch_training(model, every=1) as watch:

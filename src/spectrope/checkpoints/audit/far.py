@@ -305,7 +305,7 @@ def with_far_encoding(
         window_seen=not limited or (matches and (within or size in far.windows)),
         length=max(end, length),
         seen=matches and end <= max((length, *(one + 1 for one in far.positions))),
-        frequencies=found,
+        frequencies=found if matches or not same else (),
         grows=not same,
         switch=_switch(declaration, record),
         gain=None if at.turning is None else at.turning.gain,

@@ -24,8 +24,9 @@ class FarEncoding:
         window_seen: Whether its end was looked at and is as declared; True if there is none.
         length: The declared length, or twice that for a schedule that grows with the length.
         seen: Whether tokens up to there were looked at and turn as declared.
-        frequencies: Radians per position of each pair in a sequence of this length; in locks of earlier
-            versions empty if they are those of the audited length.
+        frequencies: Radians per position of each pair in a sequence of this length. Empty if they are those
+            of the audited length and the layer does not match its declaration, or the lock is of an earlier
+            version.
         grows: Whether they are others than those of the audited length; None in locks of earlier versions.
         switch: Tokens after which a schedule turns all positions otherwise; 0 if none does.
         gain: Factor on the logits of rotated coordinates in a sequence of this length; None if nothing
@@ -85,7 +86,7 @@ def _turning(first: FarEncoding, second: FarEncoding, within: float, note: str) 
         apart = [abs(y - x) / max(abs(x), abs(y), 1e-300) for x, y in zip(a, b, strict=True)]
         if max(apart) > max(FREQUENCY, within):
             worst = apart.index(max(apart))
-            yield Discrepancy("frequencies", _pair(first, worst), _pair(second, worst), note)
+            yield Discrepancy("frequencies", _speed(first, worst), _speed(second, worst), note)
 
 
 def _gain(first: FarEncoding, second: FarEncoding, within: float, note: str) -> Iterator[Discrepancy]:
@@ -104,5 +105,8 @@ def _pair(one: FarEncoding, pair: int) -> str:
     """How fast a pair turns in a long sequence."""
     if not one.turns_otherwise:
         return f"those of short sequences also in one of {one.length}"
-    number = pair % len(one.frequencies)
-    return f"pair {number} at {one.frequencies[number]:.5g} rad per position in a sequence of {one.length}"
+    return _speed(one, pair % len(one.frequencies))
+
+
+def _speed(one: FarEncoding, pair: int) -> str:
+    return f"pair {pair} at {one.frequencies[pair]:.5g} rad per position in a sequence of {one.length}"

@@ -89,15 +89,15 @@ class FileAudit:
         """File, architecture, type of the weights, length, and how the rules are known."""
         return (
             f"{self.model} ({self.architecture}, {self.types}), as llama.cpp applies it to {self.length} "
-            f"positions by rules that were {self._checked}"
+            f"positions by rules {self._checked}"
         )
 
     @property
     def _checked(self) -> str:
         """How the rules of the architecture are known, in words."""
         if self.runtime is None:
-            return "read in its source code and not compared with a run"
-        return f"compared with runs of its commit {self.runtime}"
+            return "that were read in its source code and not compared with a run"
+        return f"some of which were compared with runs of its commit {self.runtime}"
 
     def shown_rows(self) -> list[tuple[str, ...]]:
         """A row per layer under `COLUMNS`."""

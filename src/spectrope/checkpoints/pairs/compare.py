@@ -57,20 +57,17 @@ def orders(
     return [row_order(a, b, likeness) for a, b in sides]
 
 
-def other_rows(first: Member, second: Member) -> Iterator[Obstacle]:
-    """Layers whose queries or keys have their rows or heads in another order."""
-    for layer, _, place in layer_pairs(first, second):
-        for side, order in zip(("queries", "keys"), orders(first, second, place), strict=True):
-            if order is not None:
-                yield from rows_of(order, side, layer, second.name)
-
-
-def untold_rows(first: Member, second: Member) -> Iterator[str]:
-    """Layers whose weights are too unlike to tell the order of their rows."""
+def compared_rows(first: Member, second: Member) -> tuple[list[Obstacle], list[str]]:
+    """Layers whose queries or keys have rows or heads in another order, and those that do not show theirs."""
+    obstacles: list[Obstacle] = []
+    untold: list[str] = []
     for layer, _, place in layer_pairs(first, second):
         for side, order in zip(("queries", "keys"), orders(first, second, place), strict=True):
             if order is None:
-                yield f"layer {layer.name}: the order of rows of {side}, whose weights are too unlike"
+                untold.append(f"layer {layer.name}: the weights do not show the order of the rows of {side}")
+            else:
+                obstacles += rows_of(order, side, layer, second.name)
+    return obstacles, untold
 
 
 def rows_of(order: RowOrder, side: str, layer: LayerRecord, other: str) -> Iterator[Obstacle]:

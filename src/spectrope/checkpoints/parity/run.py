@@ -90,8 +90,8 @@ class Parity(Shown):
         if self.answer == "cannot tell":
             return (
                 "Whether the predictions are the same cannot be told: the tokens that both runtimes report "
-                f"have a probability of {self.shared:.1%}. Compare each of them with the checkpoint, or ask "
-                "for more tokens (`Endpoint(url, top=100)`)."
+                f"have a probability of {self.shared:.1%}. Let servers report more tokens (in Python, "
+                "`Endpoint(url, top=100)`)."
             )
         if self.answer == "same":
             part = f", of the tokens that both report ({self.shared:.1%} of the probability),"

@@ -23,7 +23,9 @@ from spectrope.checkpoints.probes.constant_content import batch_first, constant_
 def shared_content(
     model: nn.Module, modules: list[str], length: int = 16, contents: int = 32, seed: int = 0
 ) -> dict[tuple[str, int], Call]:
-    """Kernel calls for random constant vectors that depend on the number of the layer, not on its name.
+    """Kernel calls for random constant vectors that depend on the number of the layer, and not on its name.
+
+    If there are several stacks, they also depend on the name of the layer's stack.
 
     Args:
         model: A Hugging Face model without its head, in evaluation mode.
@@ -36,12 +38,13 @@ def shared_content(
         The call of each layer, by stack and number, on the CPU.
     """
     calls: dict[tuple[str, int], Call] = {}
+    has_stacks = len({layer_name(name)[0] for name in modules}) > 1
 
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
         states = states_of(args, given)
         axes = batch_first(states, contents, length)
         stack, number = layer_name(name)
-        content = constant_like(states.permute(axes), seed, f"{stack} {number}")
+        content = constant_like(states.permute(axes), seed, f"{stack if has_stacks else ''} {number}")
         return with_all_states(args, given, content.permute(tuple(axes.index(axis) for axis in range(3))))
 
     def receive(call: Call) -> None:

@@ -104,7 +104,8 @@ def departures(expected: ExpectedLayer, heard: HeardLayer, *, readable: bool) ->
     """
     match expected.encoding.kind:
         case "rotary":
-            now = _rotation(expected, heard) or (LayerEncoding("unknown") if readable else None)
+            unread = LayerEncoding("unknown") if readable and heard.q.any() and heard.k.any() else None
+            now = _rotation(expected, heard) or unread
         case "linear bias":
             now = _linear(heard)
             slopes = expected.encoding.slopes or ()

@@ -52,7 +52,7 @@ class Verify:
         files = certificates_in(self.certificate)
         if not files:
             raise ConfigError(f"folder {self.certificate} holds no certificate (*.json).")
-        records = [{"file": shown(path), **self._checked(path)} for path in files]
+        records = [{"file": path.name, **self._checked(path)} for path in files]
         self._tell(*records)
         if any("unread" in record for record in records):
             return BAD_INPUT
@@ -78,4 +78,4 @@ class Verify:
             print_json(records[0] if "file" not in records[0] else list(records))
             return
         for record, text in zip(records, texts, strict=True):
-            say(f"{record['file']}: {text}" if "file" in record else text)
+            say(f"{shown(record['file'])}: {text}" if "file" in record else text)

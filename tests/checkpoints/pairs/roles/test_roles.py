@@ -168,8 +168,23 @@ def test_in_python_roles_are_checked_too(model):
 def test_weights_that_are_too_unlike_leave_the_order_of_rows_open(model, role):
     found = pair(model, tuned(model, size=10), role=role)
     assert found.answer == "cannot tell"
-    assert "layer 0: the order of rows of queries, whose weights are too unlike" in found.unclear
+    assert "layer 0: the weights do not show the order of the rows of queries" in found.unclear
     assert pair(model, tuned(model), role=role).answer == "yes"
+
+
+@pytest.mark.parametrize("family", ["deepseek_v3", "smollm3"])
+@pytest.mark.parametrize("role", ["merge", "finetuned", "converted"])
+def test_rows_that_are_alike_or_zero_are_in_their_places(family, role):
+    model = FAMILIES[family]()
+    if family == "smollm3":
+        model.model.layers[0].self_attn.q_proj.weight.data[:16] = 0.0
+    assert pair(model, copy.deepcopy(model), role=role).answer == "yes"
+
+
+def test_the_name_of_a_single_stack_does_not_matter():
+    model = FAMILIES["opt"]()
+    for role in ("converted", "merge", "finetuned"):
+        assert pair(model.model, copy.deepcopy(model.model.decoder), role=role).answer == "yes"
 
 
 @pytest.mark.parametrize("role", ["merge", "finetuned", "converted"])

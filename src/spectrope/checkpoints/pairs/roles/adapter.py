@@ -1,6 +1,5 @@
 """An adapter, merged into its base."""
 
-from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.roles.finetuned import Finetuned
 
 
@@ -15,6 +14,6 @@ class Adapter(Finetuned, name="adapter"):
     names = ("the base", "the base with the adapter")
     many = True
 
-    def unclear(self, first: Member, second: Member) -> list[str]:
-        """What could not be determined; an adapter adds to the rows of its base, whose order it keeps."""
-        return [*self.unknown(first, second)]
+    def unclear_rows(self, untold: list[str]) -> list[str]:
+        """None: an adapter adds to the rows of its base, and so keeps their order."""
+        return []

@@ -2,11 +2,10 @@
 
 from spectrope.checkpoints.pairs.base import PairRole, Verdict
 from spectrope.checkpoints.pairs.compare import (
+    compared_rows,
     layer_pairs,
     other_encodings,
-    other_rows,
     other_sizes,
-    untold_rows,
 )
 from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.rows import at_start
@@ -25,12 +24,13 @@ class Finetuned(PairRole, name="finetuned"):
             return Verdict(sizes)
         moved = [self._moved(first, second, place) for _, _, place in layer_pairs(first, second)]
         note = f"Queries and keys moved by up to {100 * max(moved):.3g} % of their norm for the same input."
-        obstacles = [*other_encodings(first, second), *other_rows(first, second)]
-        return Verdict(obstacles, self.unclear(first, second), [note])
+        rows, untold = compared_rows(first, second)
+        unclear = [*self.unknown(first, second), *self.unclear_rows(untold)]
+        return Verdict([*other_encodings(first, second), *rows], unclear, [note])
 
-    def unclear(self, first: Member, second: Member) -> list[str]:
-        """What could not be determined."""
-        return [*self.unknown(first, second), *untold_rows(first, second)]
+    def unclear_rows(self, untold: list[str]) -> list[str]:
+        """Layers whose order of rows is not shown and matters."""
+        return untold
 
     @staticmethod
     def _moved(first: Member, second: Member, place: tuple[str, int]) -> float:

@@ -1,7 +1,7 @@
 """Models whose weights are to be merged, and the result of a merge."""
 
 from spectrope.checkpoints.pairs.base import PairRole, Verdict
-from spectrope.checkpoints.pairs.compare import other_encodings, other_rows, other_sizes, untold_rows
+from spectrope.checkpoints.pairs.compare import compared_rows, other_encodings, other_sizes
 from spectrope.checkpoints.pairs.member import Member
 
 
@@ -21,6 +21,7 @@ class Merge(PairRole, name="merge"):
         obstacles = [*other_sizes(first, second)]
         unclear = [*self.unknown(first, second)]
         if not obstacles:
-            obstacles += [*other_encodings(first, second), *other_rows(first, second)]
-            unclear += untold_rows(first, second)
+            rows, untold = compared_rows(first, second)
+            obstacles += [*other_encodings(first, second), *rows]
+            unclear += untold
         return Verdict(obstacles, unclear)

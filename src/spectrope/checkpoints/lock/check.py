@@ -11,7 +11,14 @@ from spectrope.checkpoints.lock.checked import CheckedLock
 from spectrope.checkpoints.lock.decays import decay_moves
 from spectrope.checkpoints.lock.kernels import ACCEPTED, is_trained, kernel_outcomes, other_weights
 from spectrope.checkpoints.lock.lacking import missing_places
-from spectrope.checkpoints.lock.move import Accepted, Move, Outcome, Uncompared, new_findings, with_accepted
+from spectrope.checkpoints.lock.move import (
+    Accepted,
+    LockOutcome,
+    Move,
+    Uncompared,
+    new_findings,
+    with_accepted,
+)
 from spectrope.checkpoints.lock.records import Lock, LockedDecay, LockedLayer, LockedVision
 from spectrope.checkpoints.lock.terms import LEARNED, mode_moves, term_outcomes
 from spectrope.checkpoints.lock.towers import vision_moves
@@ -50,7 +57,7 @@ def check(before: Lock, after: Lock) -> CheckedLock:
     )
 
 
-def _outcomes(before: Lock, after: Lock, noise: float) -> Iterator[Outcome]:
+def _outcomes(before: Lock, after: Lock, noise: float) -> Iterator[LockOutcome]:
     """What changed, what is accepted and what could not be compared, everywhere."""
     yield from _coverage(before, after)
     layers = {one.name: one for one in after.layers}
@@ -79,7 +86,9 @@ def _coverage(before: Lock, after: Lock) -> Iterator[Move]:
         yield Move(name, "layers", "read", "an unsupported form of attention")
 
 
-def _layer(one: LockedLayer, now: LockedLayer, before: Lock, after: Lock, noise: float) -> Iterator[Outcome]:
+def _layer(
+    one: LockedLayer, now: LockedLayer, before: Lock, after: Lock, noise: float
+) -> Iterator[LockOutcome]:
     """One layer: its encoding, and where that is the locked one, the kernels of its heads."""
     where, found = f"layer {one.name}", compare(anchored(one.encoding), now.encoding, before.length, noise)
     trained = is_trained(one, now, noise)

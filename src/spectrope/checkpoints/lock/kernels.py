@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spectrope.checkpoints.lock.move import Accepted, Move, Outcome, Uncompared
+from spectrope.checkpoints.lock.move import Accepted, LockOutcome, Move, Uncompared
 from spectrope.checkpoints.lock.records import LockedHead, LockedLayer
 
 NOT_COMPARED = "kernels of heads were not compared, because"
@@ -76,7 +76,7 @@ def is_trained(before: LockedLayer, after: LockedLayer, noise: float) -> bool:
 
 def kernel_outcomes(
     before: LockedLayer, after: LockedLayer, turned: float = 0.0, *, lower: bool = False
-) -> Iterator[Outcome]:
+) -> Iterator[LockOutcome]:
     """The heads whose kernels changed, where the layer's encoding itself did not beyond its tolerance.
 
     Args:

@@ -60,7 +60,7 @@ class Uncompared:
     why: str
 
 
-Outcome = Move | Accepted | Uncompared
+LockOutcome = Move | Accepted | Uncompared
 
 
 def with_accepted(moves: list[Move], strict: Iterable[Move]) -> Iterator[Move | Accepted]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from spectrope.checkpoints.audit.diff import tolerance
-from spectrope.checkpoints.lock.move import Move, Outcome, Uncompared, with_accepted
+from spectrope.checkpoints.lock.move import LockOutcome, Move, Uncompared, with_accepted
 from spectrope.checkpoints.lock.records import LockedEmbeddings, LockedServingMode
 
 LEARNED = "values that are learned were not compared, because the weights differ from the locked ones"
@@ -11,7 +11,7 @@ LEARNED = "values that are learned were not compared, because the weights differ
 
 def term_outcomes(
     before: LockedEmbeddings, after: LockedEmbeddings | None, noise: float, *, trained: bool
-) -> Iterator[Outcome]:
+) -> Iterator[LockOutcome]:
     """What changed in the term that the embeddings of one stack add by position.
 
     Args:

@@ -198,9 +198,9 @@ def _uneven(effective: Turning) -> Discrepancy:
 
 def _fraction(expected: Turning, effective: Turning) -> Discrepancy:
     """Another part of the coordinates, or another place of the same part."""
-    shares = [f"{one.fraction:.4g}" for one in (expected, effective)]
-    if shares[0] != shares[1]:
-        return Discrepancy("rotated fraction", *shares)
+    share, other = (f"{one.fraction:.4g}" for one in (expected, effective))
+    if share != other:
+        return Discrepancy("rotated fraction", share, other)
     first, second = (
         f"coordinates {one.start} to {one.start + one.width - 1}" for one in (expected, effective)
     )

@@ -1,11 +1,13 @@
 """`spectrope lock` and `spectrope check` as a user types them, and the reports that they write."""
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from tests.checkpoints.audit.families import ROPES, llama
 
+from spectrope.checkpoints.lock import read_lock, write_lock
 from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
 
@@ -33,7 +35,7 @@ def test_an_unchanged_checkpoint_is_as_locked(locked, capsys):
     assert main(("check",)) == 0
     out = capsys.readouterr().out
     assert "Nothing changed in what the lock holds." in out
-    assert "not compared: positions from 48 on, except " in out
+    assert "not compared: serving modes, which the lock was made without; positions from 48 on" in out
     assert "layer 1" in out
 
 
@@ -93,6 +95,17 @@ def test_other_weights_leave_the_answer_incomplete(locked, capsys):
     assert {one["level"] for one in others} == {"note"}
     assert note["message"]["text"].startswith("layer 0: kernels of heads were not compared")
     assert run["results"] == []
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_lock_that_lost_layers_leaves_the_answer_incomplete(locked, capsys, left):
+    held = read_lock(locked / "spectrope.lock")
+    write_lock(replace(held, layers=held.layers[:left]), locked / "spectrope.lock")
+    assert main(("check", "--junit", "new.xml")) == 3
+    out = capsys.readouterr().out
+    assert "layer 1: the lock does not hold it. If this was intended, run `spectrope lock` again." in out
+    assert "Nothing changed in what was compared." in out
+    assert ElementTree.parse(locked / "new.xml").getroot().get("skipped") == str(2 - left)
 
 
 def test_junit_has_a_case_per_place(locked):

@@ -72,7 +72,7 @@ def test_a_changed_base_moves_every_layer_and_is_named(model, held):
     ]
     told = "base: 500000 locked, 10000 now (rotary, base 500000 is still declared)"
     assert [str(move) for move in result.moves] == [told, told]
-    assert "Changed since the lock: neither library versions nor the configuration." in str(result)
+    assert "Changed since the lock: no library version; config.json was not compared." in str(result)
 
 
 def test_it_says_between_which_versions(held):

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from tests.checkpoints.audit.families import ROPES, llama
 
 import spectrope as sp
-from spectrope.checkpoints.lock import lock, write_lock
+from spectrope.checkpoints.lock import lock, opening, read_lock, write_lock
 
 pytest_plugins = ["pytester"]
 
@@ -24,7 +25,7 @@ def repository(pytester):
 
 
 def test_locks_are_collected_where_that_is_asked_for(repository):
-    repository.runpytest_inprocess("--spectrope").assert_outcomes(passed=3)
+    repository.runpytest_inprocess("--spectrope").assert_outcomes(passed=4)
     assert repository.runpytest_inprocess().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
@@ -34,7 +35,7 @@ def test_a_changed_base_fails_in_every_layer(repository):
     config["rope_parameters"]["rope_theta"] = 1e4
     path.write_text(json.dumps(config))
     result = repository.runpytest_inprocess("--spectrope", "-v")
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["*layer 1 FAILED*", "*SPE101 base: 500000 locked, 10000 now*"])
 
 
@@ -43,8 +44,28 @@ def test_a_layer_with_other_weights_is_skipped_and_named(repository):
     tuned.model.layers[1].self_attn.k_proj.weight.data *= 2
     tuned.save_pretrained(repository.path / "model")
     result = repository.runpytest_inprocess("--spectrope", "-v", "-rs")
-    result.assert_outcomes(passed=2, skipped=1)
+    result.assert_outcomes(passed=3, skipped=1)
     result.stdout.fnmatch_lines(["*kernels of heads were not compared, because query or key weights*"])
+
+
+def test_a_change_in_no_place_of_the_lock_fails_in_a_test_of_its_own(repository, monkeypatch):
+    def measured(*args, **options):
+        return replace(lock(*args, **options), unread=("extra.attn",))
+
+    monkeypatch.setattr(opening, "lock", measured)
+    result = repository.runpytest_inprocess("--spectrope", "-v")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*what the lock does not name FAILED*", "*extra.attn: SPE702 layers: read*"])
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_layer_that_the_lock_lost_is_skipped_and_named(repository):
+    path = repository.path / "spectrope.lock"
+    held = read_lock(path)
+    write_lock(replace(held, layers=held.layers[:1]), path)
+    result = repository.runpytest_inprocess("--spectrope", "-v", "-rs")
+    result.assert_outcomes(passed=2, skipped=1, warnings=1)
+    result.stdout.fnmatch_lines(["*layer 1: the lock does not hold it"])
 
 
 def test_a_missing_checkpoint_fails_in_one_line(repository):

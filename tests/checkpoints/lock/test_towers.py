@@ -100,9 +100,10 @@ def test_a_tower_beside_a_text_is_locked_with_it(monkeypatch):
 
 def test_a_lock_from_before_towers_were_locked_says_what_it_lacks():
     model = qwen2_vl()
-    held = replace(locked(model, length=32), vision=())
+    held = replace(locked(model, length=32), vision=(), kinds=())
     result = checked(held, model, unwatched)
     assert result.ok
+    assert result.whole
     told = "not compared: layer vision 0, layer vision 1, which `spectrope lock` would add;"
     assert f"Not in the lock, so {told}" in " ".join(str(result).split())
 

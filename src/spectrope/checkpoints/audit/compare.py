@@ -203,8 +203,9 @@ def _uneven(effective: Turning) -> Discrepancy:
 
 def _fraction(expected: Turning, effective: Turning) -> Discrepancy:
     """Another part of the coordinates, or another place of the same part."""
-    if expected.width != effective.width:
-        return Discrepancy("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
+    share, other = (f"{one.fraction:.4g}" for one in (expected, effective))
+    if share != other:
+        return Discrepancy("rotated fraction", share, other)
     first, second = (
         f"coordinates {one.start} to {one.start + one.width - 1}" for one in (expected, effective)
     )
@@ -313,6 +314,9 @@ def _slopes(
     expected: tuple[float, ...], effective: tuple[float, ...], tolerance: float
 ) -> Iterator[Discrepancy]:
     """One finding of all heads, or one of each that differs."""
+    if len(expected) != len(effective):
+        yield Discrepancy("slopes", f"{len(expected)} heads", f"{len(effective)} heads")
+        return
     pairs = list(enumerate(zip(expected, effective, strict=True)))
     off = [(head, a, b) for head, (a, b) in pairs if abs(a - b) > tolerance * abs(a)]
     sets = zip(sorted(expected), sorted(effective), strict=True)

@@ -26,8 +26,8 @@ from spectrope.store import check_place
 class Check(Checkpoints):
     """Compare the encodings that a checkpoint applies with its lock file.
 
-    The exit code is 0 if nothing changed, 1 if something did, and 3 if nothing changed but kernels of heads
-    could not be compared because the weights differ.
+    The exit code is 0 if nothing changed, 1 if something did, and 3 if nothing changed but something could
+    not be compared: kernels of heads because the weights differ, or layers that the lock lost.
 
     Examples:
     $ spectrope check
@@ -87,5 +87,5 @@ def _closing(result: CheckedLock) -> str:
     if not result.ok:
         return "The encoding changed. If this was intended, write a new lock with `spectrope lock`."
     if not result.whole:
-        return "No encoding changed."
+        return "Nothing changed in what was compared."
     return "Nothing changed in what the lock holds." if result.uncovered else "Nothing changed."

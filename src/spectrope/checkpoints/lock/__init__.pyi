@@ -2,7 +2,8 @@
 
 __all__ = ["FILE", "CheckedLock", "Lock", "Move", "check", "lock", "read_lock", "write_lock"]
 
-from .check import CheckedLock, check
+from .check import check
+from .checked import CheckedLock
 from .files import FILE, read_lock, write_lock
 from .measure import lock
 from .move import Move

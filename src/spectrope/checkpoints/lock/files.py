@@ -43,7 +43,7 @@ def read_lock(path: str | Path = FILE) -> Lock:
     require_file(path)
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:  # ValueError also for numbers of too many digits.
         raise ConfigError(f"{path} is not a lock: {error}.") from None
     if fields.get("format") != FORMAT:
         raise ConfigError(

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -21,9 +20,7 @@ from spectrope.checkpoints.adapters import (
 from spectrope.checkpoints.adapters.parts import as_part
 from spectrope.checkpoints.adapters.towers import is_tower
 from spectrope.checkpoints.audit.compare import Discrepancy
-from spectrope.checkpoints.audit.diff import tolerance
 from spectrope.checkpoints.audit.records import (
-    AbsoluteRecord,
     Audit,
     DecayRecord,
     HeadRecord,
@@ -33,22 +30,25 @@ from spectrope.checkpoints.audit.records import (
 from spectrope.checkpoints.audit.run import audit, default_length
 from spectrope.checkpoints.audit.serving import AGREE
 from spectrope.checkpoints.audit.text import beyond_length
+from spectrope.checkpoints.lock.added import kept_places, locked_embeddings
 from spectrope.checkpoints.lock.records import (
+    KINDS,
+    SERVING_MODES,
     Lock,
     LockedDecay,
-    LockedEmbeddings,
     LockedHead,
     LockedLayer,
     LockedServingMode,
     LockedVision,
 )
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
-from spectrope.core import Watch, torch_stream
+from spectrope.core import Watch
 
 LIBRARIES = ("spectrope", "torch", "transformers", "safetensors")
 LOCK_LENGTH = 128  # Positions of a lock, where the model takes as many.
 KEPT = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # Lags that are kept; beyond them, every eighth that was sampled.
-Norms = Mapping[str, tuple[Float[Tensor, " h"], Float[Tensor, " h"]]]  # Of queries and keys, by module.
+RANKS = 4  # Of magnitudes that are kept of a query, and of a key.
+FirstVectors = Mapping[str, tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]]  # Queries and keys, by module.
 
 
 def lock(
@@ -104,7 +104,7 @@ def _held(
     """What a lock holds of a model, or of a part that remembers the whole."""
     found = _audited(model, length, serving_modes, contents, watch)
     modules = [one.module for one in found.layers]
-    norms = _norms(model, modules, contents) if modules else {}
+    vectors = _first_vectors(model, modules, contents) if modules else {}
     source = str(getattr(whole_config(model), "_name_or_path", "") or "")
     return Lock(
         model=name or source or getattr(model, "name", type(model).__name__),
@@ -118,8 +118,8 @@ def _held(
         contents=contents,
         versions=library_versions(),
         unread=found.unread,
-        embeddings=tuple(_embeddings(one, found.noise) for one in found.absolutes),
-        layers=tuple(_layer(one, norms, found.noise) for one in (*found.layers, *found.indexers)),
+        embeddings=tuple(locked_embeddings(one, found.noise, model) for one in found.absolutes),
+        layers=tuple(_layer(one, vectors, found.noise) for one in (*found.layers, *found.indexers)),
         paths=tuple(
             LockedServingMode(path=one.mode, verdict=one.verdict, findings=tuple(map(str, one.findings)))
             for one in found.serving_modes
@@ -127,6 +127,7 @@ def _held(
         decays=tuple(map(_decay, found.decays)),
         vision=tuple(map(_vision, found.vision)),
         outside=tuple(filter(None, (*found.without, found.unseen, *found.unexercised, *_unheld(found)))),
+        kinds=tuple(one for one in KINDS if one != SERVING_MODES or serving_modes or not _serves(model)),
     )
 
 
@@ -138,8 +139,13 @@ def _audited(
         return audit(model, batch=contents, watch=watch)
     if length is None:
         length = fixed_positions(model) or min(default_length(model), LOCK_LENGTH)
-    modes = serving_modes and not is_sound_encoder(model)
+    modes = serving_modes and _serves(model)
     return audit(model, length=length, serving_modes=modes, batch=contents, watch=watch)
+
+
+def _serves(model: nn.Module) -> bool:
+    """Whether a model has serving modes: whether it takes tokens."""
+    return not is_tower(model) and not is_sound_encoder(model)
 
 
 def library_versions() -> dict[str, str]:
@@ -159,30 +165,27 @@ def _digest(folder: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def _norms(model: nn.Module, modules: list[str], contents: int) -> Norms:
-    """Norms of the queries and keys of every head, for the content that the audit's kernels are of."""
+def _first_vectors(model: nn.Module, modules: list[str], contents: int) -> FirstVectors:
+    """Queries and keys of every head at the first position, for the contents of the audit's kernels."""
     inner = getattr(model, "base_model", model)
-    norms: dict[str, tuple[Tensor, Tensor]] = {}
+    vectors: dict[str, tuple[Tensor, Tensor]] = {}
 
     def receive(kernel: LayerKernel) -> None:
         q, k = kernel.call.q[0, :, 0].double(), kernel.call.k[0, :, 0].double()
-        norms[kernel.call.module] = q.norm(dim=-1), k.norm(dim=-1).repeat_interleave(len(q) // len(k))
+        vectors[kernel.call.module] = q.clone(), k.repeat_interleave(len(q) // len(k), dim=0)
 
     length = fixed_positions(inner) or 8
     with evaluating(model), runs_at(length, model):
         constant_content(inner, modules, length, receive, contents=contents)
-    return norms
+    return vectors
 
 
-def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
+def _layer(record: LayerRecord, vectors: FirstVectors, noise: float) -> LockedLayer:
     turning = record.declared.turning
     heads: tuple[LockedHead, ...] = ()  # Of an indexer, whose kernel holds for its own use alone.
-    if record.module in norms:
-        query, key = norms[record.module]
-        heads = tuple(
-            _head(one, float(query[one.head]), float(key[one.head]), record.scale, noise)
-            for one in record.heads
-        )
+    if record.module in vectors:
+        query, key = vectors[record.module]
+        heads = tuple(_head(one, query[one.head], key[one.head], record.scale, noise) for one in record.heads)
     return LockedLayer(
         name=record.name,
         module=record.module,
@@ -199,9 +202,9 @@ def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
 def _unheld(audit: Audit) -> Iterator[str]:
     """What a lock lacks of the embeddings, and what was not looked at beyond its positions, in words."""
     for one in audit.absolutes:
-        if one.term is not None and len(one.term) > len(_places(one)):
+        if one.term is not None and len(one.term) > len(kept_places(one)):
             table = one.table or f"what embeddings of {one.block} add"
-            yield f"{table} at other than {len(_places(one))} positions up to {_places(one)[-1]}"
+            yield f"{table} at other than {len(kept_places(one))} positions up to {kept_places(one)[-1]}"
     if audit.layers:
         yield from beyond_length(audit)
 
@@ -232,44 +235,28 @@ def _told(findings: Iterable[Discrepancy]) -> tuple[str, ...]:
     return tuple(f"{finding.code} {finding}" for finding in findings)
 
 
-def _head(record: HeadRecord, query: float, key: float, scale: float, noise: float) -> LockedHead:
+def _head(
+    record: HeadRecord, query: Float[Tensor, " d"], key: Float[Tensor, " d"], scale: float, noise: float
+) -> LockedHead:
     sampled = list(zip(record.lags, record.kernel, strict=True))
     near = [(lag, value) for lag, value in sampled if abs(lag) in KEPT]
     far = [(lag, value) for lag, value in sampled if abs(lag) > max(KEPT)][::8]
     lags, kernel = zip(*sorted(near + far), strict=True) if near else ((), ())
     largest = max(map(abs, record.kernel), default=0.0)
+    norms = float(query.norm()), float(key.norm())
     return LockedHead(
         head=record.head,
         position=record.position,
-        query=query,
-        key=key,
+        query=norms[0],
+        key=norms[1],
         lags=lags,
         kernel=kernel,
-        tolerance=AGREE * largest + 8 * noise * abs(scale) * query * key,
+        tolerance=AGREE * largest + 8 * noise * abs(scale) * norms[0] * norms[1],
+        magnitudes=(*_magnitudes(query), *_magnitudes(key)),
     )
 
 
-def _embeddings(record: AbsoluteRecord, noise: float) -> LockedEmbeddings:
-    term, places = record.term, _places(record)
-    kept = (torch.zeros(0, 1) if term is None else term[places]).double()
-    return LockedEmbeddings(
-        block=record.block,
-        table=record.table,
-        first_row=record.first_row if record.table else None,
-        positions=tuple(places),
-        norms=tuple(kept.norm(dim=-1).tolist()),
-        along=tuple((kept @ direction(kept.shape[-1])).tolist()),
-        tolerance=tolerance(noise),
-    )
-
-
-def direction(width: int) -> Float[Tensor, " d"]:
-    """A fixed direction, of length 1, that no order of the coordinates and no sign leaves as it is."""
-    drawn = torch.randn(width, generator=torch_stream(0, "lock", "direction"), dtype=torch.float64)
-    return drawn / drawn.norm()
-
-
-def _places(record: AbsoluteRecord) -> list[int]:
-    """Positions at which a lock keeps the norms of what embeddings add: the first ones, and every eighth."""
-    kept = (0, *KEPT, *range(KEPT[-1] + 8, record.length, 8))
-    return [] if record.term is None else [place for place in kept if place < len(record.term)]
+def _magnitudes(vector: Float[Tensor, " d"]) -> list[float]:
+    """Magnitudes of some entries by rank, relative to their root mean square: no order and no sign shows."""
+    ranked = vector.abs().sort().values / max(float(vector.square().mean().sqrt()), 1e-300)
+    return [float(ranked[(2 * rank + 1) * len(ranked) // (2 * RANKS)]) for rank in range(RANKS)]

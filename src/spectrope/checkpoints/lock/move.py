@@ -1,4 +1,4 @@
-"""What no longer agrees with a lock."""
+"""What no longer agrees with a lock, what it accepts, and what could not be compared with it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,6 +34,40 @@ class Move:
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
         return f"{self.what}: {self.locked} locked, {self.now} now{note}"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A departure within a tolerance that was raised in the lock.
+
+    Args:
+        move: What it would be without that.
+    """
+
+    move: Move
+
+
+@dataclass(frozen=True)
+class Uncompared:
+    """Something that a lock should tell and does not.
+
+    Args:
+        where: Layer, embeddings or serving mode.
+        why: What was not compared, and why.
+    """
+
+    where: str
+    why: str
+
+
+LockOutcome = Move | Accepted | Uncompared
+
+
+def with_accepted(moves: list[Move], strict: Iterable[Move]) -> Iterator[Move | Accepted]:
+    """What changed, and what would have with the tolerances that `spectrope lock` writes."""
+    changed = {(one.where, one.what) for one in moves}
+    yield from moves
+    yield from (Accepted(one) for one in strict if (one.where, one.what) not in changed)
 
 
 def new_findings(

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from torch import nn
 
-from spectrope.checkpoints.lock.check import CheckedLock, check
+from spectrope.checkpoints.lock.check import check
+from spectrope.checkpoints.lock.checked import CheckedLock
 from spectrope.checkpoints.lock.measure import lock
-from spectrope.checkpoints.lock.records import Lock
+from spectrope.checkpoints.lock.records import SERVING_MODES, Lock
 from spectrope.core import ConfigError, Watch
 
 
@@ -41,15 +42,23 @@ def checked(held: Lock, model: nn.Module, watch: Watch | None = None) -> Checked
 
     Args:
         held: The lock.
-        model: The model.
+        model: The model, or the part of it that the lock is of.
         watch: Called with the numbers of layers measured and in all.
     """
     now = lock(
         model,
         length=held.length,
-        serving_modes=bool(held.paths),
+        serving_modes=bool(held.paths) or SERVING_MODES in held.kinds,
         contents=held.contents,
+        part=held.part if _holds(model, held.part) else None,
         layers_taken=held.layers_taken,
         watch=watch,
     )
     return check(held, now)
+
+
+def _holds(model: nn.Module, part: str) -> bool:
+    """Whether a part is still to be taken from a model, which is not the part itself."""
+    wholes = model, getattr(model, "base_model", model)
+    inside = any(part in dict(one.named_modules()) for one in wholes)
+    return bool(part) and inside and getattr(model, "part_name", "") != part

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 NAME = "spectrope.lock"  # Also the end of a name, as in "draft.spectrope.lock".
+ELSEWHERE = "what the lock does not name"  # The test of changes in no layer, embedding or mode of the lock.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,17 +33,16 @@ class LockFile(pytest.File):
     """A lock; its checkpoint is measured once, by the first of its tests."""
 
     def collect(self) -> Iterator["LockedPlace"]:
-        """A test per layer, embedding and serving mode."""
+        """A test per layer, embedding and serving mode, and one of everything else."""
         from spectrope.checkpoints.lock import read_lock
 
-        for name in read_lock(self.path).places:
+        for name in (*read_lock(self.path).places, ELSEWHERE):
             yield LockedPlace.from_parent(self, name=name)
 
     @cached_property
     def result(self) -> Any:
         """The lock compared with a new measurement."""
         from spectrope.checkpoints.adapters import open_model, parse_layers
-        from spectrope.checkpoints.adapters.parts import part_of
         from spectrope.checkpoints.lock import read_lock
         from spectrope.checkpoints.lock.opening import checked, source_of
         from spectrope.core import unwatched
@@ -50,27 +50,26 @@ class LockFile(pytest.File):
         held = read_lock(self.path)
         layers = parse_layers(held.layers_taken) if held.layers_taken else None
         model = open_model(source_of(held, self.path), layers=layers)
-        result = checked(held, part_of(model, held.part) if held.part else model, unwatched)
+        result = checked(held, model, unwatched)
         if result.lacking:
             warnings.warn(f"{self.path.name} lacks {'; '.join(result.lacking)}", stacklevel=1)
         return result
 
 
 class LockedPlace(pytest.Item):
-    """One layer, embedding or serving mode of a lock."""
+    """One layer, embedding or serving mode of a lock, or everything that is none of these."""
 
     parent: LockFile
 
     def runtest(self) -> None:
-        """Fail if it changed; skip a layer of which only the encoding could be compared."""
-        from spectrope.checkpoints.lock.check import UNCOMPARED
-
+        """Fail if it changed; skip what could not be compared in whole."""
         result = self.parent.result
-        if moves := result.at(self.name):
-            told = "\n".join(f"{move.code} {move}" for move in moves)
+        places = result.other_places() if self.name == ELSEWHERE else (self.name,)
+        if moves := [(where, move) for where in places for move in result.at(where)]:
+            told = "\n".join(f"{where}: {move.code} {move}" for where, move in moves)
             pytest.fail(f"{told}\nchanged since the lock: {result.between}", pytrace=False)
-        if self.name in result.other_weights:
-            pytest.skip(UNCOMPARED)
+        if missing := [f"{where}: {why}" for where in places if (why := result.why_not(where))]:
+            pytest.skip("; ".join(missing))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """A user's mistake in one line, anything else as pytest has it."""
@@ -89,9 +88,9 @@ class LockedPlace(pytest.Item):
 def assert_encoding() -> Callable[..., None]:
     """A function `assert_encoding(model, lock=None)`.
 
-    With a lock, or the path of one, it fails if the model has changed since, and warns if kernels of heads
-    could not be compared or the lock lacks what a new one would hold; without one, it fails if the model does
-    not apply what its configuration declares.
+    With a lock, or the path of one, it fails if the model has changed since, and warns if something, such as
+    kernels of heads, could not be compared or the lock lacks what a new one would hold; without one, it fails
+    if the model does not apply what its configuration declares.
     """
     return _assert_encoding
 
@@ -99,7 +98,6 @@ def assert_encoding() -> Callable[..., None]:
 def _assert_encoding(model: Any, lock: Any = None) -> None:
     from spectrope.checkpoints.audit import audit
     from spectrope.checkpoints.lock import Lock, read_lock
-    from spectrope.checkpoints.lock.check import UNCOMPARED
     from spectrope.checkpoints.lock.opening import checked
     from spectrope.core import unwatched
 
@@ -111,7 +109,7 @@ def _assert_encoding(model: Any, lock: Any = None) -> None:
     result = checked(lock if isinstance(lock, Lock) else read_lock(lock), model, unwatched)
     if not result.ok:
         pytest.fail(str(result), pytrace=False)
-    if not result.whole:
-        warnings.warn(f"{', '.join(result.other_weights)}: {UNCOMPARED}", stacklevel=2)
+    for why, places in result.reasons.items():
+        warnings.warn(f"{', '.join(places)}: {why}", stacklevel=2)
     if result.lacking:
         warnings.warn(f"the lock lacks {'; '.join(result.lacking)}", stacklevel=2)

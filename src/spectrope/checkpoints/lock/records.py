@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 
 from spectrope.checkpoints.adapters.parts import named_part
 from spectrope.checkpoints.audit.encoding import LayerEncoding
-from spectrope.checkpoints.audit.far_encoding import FarEncoding
+from spectrope.checkpoints.audit.far_encoding import GROWTH_AT, FarEncoding
 from spectrope.checkpoints.audit.plane import PlaneTurning
 from spectrope.core import Configured, require
 
+SERVING_MODES = "serving modes"
+KINDS = ("embeddings", "layers", "decays", "vision", SERVING_MODES)  # Of records that a lock can hold.
 FORMAT = 1  # Rises when a file of an older version can no longer be read.
 
 
@@ -23,6 +25,9 @@ class LockedHead(Configured):
         lags: Lags at which its kernel is kept, in positions.
         kernel: Logits at those lags less that at lag 0, freed of row effects, in logit units.
         tolerance: How far each of them may move, in logit units.
+        magnitudes: Magnitudes of some entries of its query and of its key at the first position, by rank and
+            relative to their root mean square, which tell weights that moved lightly from rows in another
+            order; empty in locks of earlier versions.
     """
 
     head: int
@@ -32,6 +37,7 @@ class LockedHead(Configured):
     lags: tuple[int, ...]
     kernel: tuple[float, ...]
     tolerance: float
+    magnitudes: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         require(len(self.kernel) == len(self.lags), self, "kernel", f"one per lag, {len(self.lags)} in all")
@@ -69,6 +75,11 @@ class LockedLayer(Configured):
         if (turning := self.encoding.turning) is not None:
             sizes = {len(turning.frequencies), len(turning.errors), turning.width // 2}
             require(len(sizes) == 1, self, "encoding", f"of {turning.width // 2} frequencies and errors")
+            require(turning.width > 0, self, "encoding", "without rotation, or one of at least 2 coordinates")
+        growth = (1.0,) * len(GROWTH_AT) if self.far is None else self.far.growth
+        rule = f"with {len(GROWTH_AT)} factors above 0 in `growth`"
+        positive = len(growth) == len(GROWTH_AT) and min(growth) > 0
+        require(positive, self, "far", rule)
 
     @property
     def described(self) -> str:
@@ -145,6 +156,7 @@ class LockedEmbeddings(Configured):
         norms: Their norms there, less the mean over positions.
         along: Their components along a fixed direction; empty in locks of earlier versions.
         tolerance: Relative departure of a norm that is accepted.
+        learned: Whether the table has weights that training moves.
     """
 
     block: str
@@ -154,6 +166,7 @@ class LockedEmbeddings(Configured):
     norms: tuple[float, ...] = ()
     along: tuple[float, ...] = ()
     tolerance: float
+    learned: bool = False
 
     def __post_init__(self) -> None:
         sizes = len(self.positions), len(self.along or self.norms)
@@ -198,6 +211,7 @@ class Lock(Configured):
         decays: A record per layer of linear attention with a fixed decay.
         vision: A record per attention layer of the vision towers that the audit reads.
         outside: Parts of the model that no record covers, in words.
+        kinds: Kinds of record that it was made with, among `KINDS`; empty in locks of earlier versions.
     """
 
     format: int = FORMAT
@@ -218,6 +232,7 @@ class Lock(Configured):
     decays: tuple[LockedDecay, ...] = ()
     vision: tuple[LockedVision, ...] = ()
     outside: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     @property
     def named(self) -> str:
@@ -232,8 +247,13 @@ class Lock(Configured):
     @property
     def places(self) -> tuple[str, ...]:
         """Names of everything that is compared."""
-        return (
-            *(f"embeddings of {one.block}" for one in self.embeddings),
-            *(f"layer {one.name}" for one in self.every_layer),
-            *(f"serving mode {one.path}" for one in self.paths),
-        )
+        return tuple(place for places in self.by_kind.values() for place in places)
+
+    @property
+    def by_kind(self) -> dict[str, tuple[str, ...]]:
+        """Names of everything that is compared, by the kind of record."""
+        groups = self.layers, self.decays, self.vision
+        layers = (tuple(f"layer {one.name}" for one in group) for group in groups)
+        embeddings = tuple(f"embeddings of {one.block}" for one in self.embeddings)
+        modes = tuple(f"serving mode {one.path}" for one in self.paths)
+        return dict(zip(KINDS, (embeddings, *layers, modes), strict=True))

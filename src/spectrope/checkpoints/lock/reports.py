@@ -1,19 +1,22 @@
 """Reports of a checked lock for other programs: JUnit for test reports, SARIF for code scanning."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from spectrope.checkpoints.audit.catalogue import fault
-from spectrope.checkpoints.lock.check import UNCOMPARED, CheckedLock
+from spectrope.checkpoints.lock.checked import CheckedLock
 from spectrope.checkpoints.lock.files import line_of
 from spectrope.checkpoints.lock.move import Move
+from spectrope.console.terminal import harmless
 from spectrope.core import __version__
 from spectrope.store import write_output
 
 SUITE = "spectrope check"
+NOT_IN_XML = re.compile(r"[\ud800-\udfff\ufffe\uffff]")  # Beside characters that are harmful in a terminal.
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -27,11 +30,11 @@ def write_report(text: str, path: Path) -> None:
 
 
 def junit(checked: CheckedLock) -> str:
-    """A test case per layer, embedding and serving mode, as JUnit XML; without a change, a layer whose heads
-    could not be compared is skipped."""
+    """A test case per layer, embedding and serving mode, and per other place that changed, as JUnit XML;
+    without a change, a place that could not be compared in whole is skipped."""
     places = list(checked.places())
     failed = [where for where, _, _ in places if checked.at(where)]
-    skipped = [where for where in checked.other_weights if where not in failed]
+    skipped = [where for where, _, _ in places if checked.why_not(where) and where not in failed]
     numbers = {"tests": len(places), "failures": len(failed), "errors": 0, "skipped": len(skipped)}
     counts = {name: str(number) for name, number in numbers.items()}
     suite = ElementTree.Element("testsuite", {"name": SUITE, **counts})
@@ -43,7 +46,9 @@ def junit(checked: CheckedLock) -> str:
             )
             failure.text = "\n".join([*map(str, moves), f"changed since the lock: {checked.between}"])
         elif where in skipped:
-            ElementTree.SubElement(case, "skipped", {"message": UNCOMPARED})
+            ElementTree.SubElement(case, "skipped", {"message": checked.why_not(where)})
+        if accepted := [f"accepted: {one}" for one in checked.accepted if one.where == where]:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(accepted)
     if checked.uncovered:
         ElementTree.SubElement(suite, "system-out").text = f"Not compared: {'; '.join(checked.uncovered)}."
     return _written(suite, counts)
@@ -61,16 +66,25 @@ def junit_of_failure(told: str, kind: type[Exception]) -> str:
 def _written(suite: ElementTree.Element, counts: dict[str, str]) -> str:
     suites = ElementTree.Element("testsuites", counts)
     suites.append(suite)
+    for one in suites.iter():
+        one.attrib.update({key: _in_xml(value) for key, value in one.attrib.items()})
+        one.text = one.text and _in_xml(one.text)
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
+def _in_xml(text: str) -> str:
+    """Text without the characters that XML does not have, which names may hold."""
+    return NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", harmless(text))
+
+
 def sarif(checked: CheckedLock, path: Path) -> str:
-    """What changed, as SARIF 2.1.0 with places in the lock's file, and notifications of layers whose heads
-    could not be compared and of what else was not compared."""
+    """What changed, as SARIF 2.1.0 with places in the lock's file, and notifications of what could not be
+    compared, of accepted departures and of what else was not compared."""
     codes = sorted({move.code for move in checked.moves})
     lines = [_result(move, checked.between, path, codes.index) for move in checked.moves]
-    said = [("warning", f"{one}: {UNCOMPARED}") for one in checked.other_weights]
+    said = [("warning", f"{one.where}: {one.why}") for one in checked.uncompared]
+    said += [("note", f"accepted: {one.where}: {one}") for one in checked.accepted]
     said += [("note", f"Not compared: {one}.") for one in checked.uncovered]
     notes = [{"level": level, "message": {"text": text}} for level, text in said]
     return _log(codes, lines, notes)

@@ -99,7 +99,12 @@ def test_a_scaling_below_the_rounding_of_bfloat16_is_seen_by_its_formula():
     moves = check(first, second).moves
     assert {move.code for move in moves} == {"SPE102"}
     assert re.search(r"pair \d+ at \S+ rad .* locked, pair \d+ at \S+ rad", str(moves[0]))
-    assert check(first, lock(models[0], serving_modes=False, watch=sp.unwatched)).ok
+    same = lock(models[0], serving_modes=False, watch=sp.unwatched)
+    assert check(first, same).ok
+    earlier = [replace(one, far=replace(one.far, frequencies=(), grows=None)) for one in first.layers]
+    found = check(replace(first, layers=tuple(earlier)), same)
+    assert found.ok
+    assert any("declared frequencies, which show" in one for one in found.uncovered)
     assert not sp.compatible(*models, role="converted", watch=sp.unwatched).ok
 
 

@@ -14,8 +14,11 @@ def lacked(before: Lock, after: Lock) -> Iterator[str]:
     held = {one.name for one in before.every_layer}
     yield ", ".join(f"layer {one.name}" for one in after.every_layer if one.name not in held)
     yield ", ".join(place for kind, place in _new(before, after) if kind in ("embeddings", SERVING_MODES))
-    if any(one.far is None and now.far is not None for one, now in _both(before, after)):
+    both = [*_both(before, after)]
+    if any(one.far is None and now.far is not None for one, now in both):
         yield f"what changes beyond {before.length} positions"
+    if any(one.far and one.far.grows is None and now.far and now.far.frequencies for one, now in both):
+        yield "declared frequencies, which show changes below the rounding of the arithmetic"
     if any(one.norms and not one.along for one in before.embeddings):
         yield "directions of the vectors that embeddings add by position, beside their norms"
 

@@ -21,6 +21,7 @@ from spectrope.lab import BandFill, fill_of
 
 ROTARY_FILLS = ("position-only", "content-only")
 OFF_SINK = "remove-band-off-sink"
+BARE = 1e-3  # Share of the largest output by which heads may differ from the kernel's through rounding.
 STILL = Layout("halves", 0, 0)  # Of modules that turn nothing.
 
 
@@ -79,6 +80,20 @@ class RotatedHeads:
     def intact(self) -> Float[Tensor, "b t f"]:
         """Heads side by side, unchanged."""
         return self._attend(self._scores(self.call.q, self.call.k))
+
+    def require_bare(self, heads: Float[Tensor, "b t f"]) -> None:
+        """Refuse heads that do not enter the projection as the kernel puts them out, since fills do.
+
+        Raises:
+            UnsupportedError: If their module gates or normalises them in between.
+        """
+        intact = self.intact()
+        least = max(BARE, 16 * torch.finfo(heads.dtype).eps) * heads.abs().max()
+        if intact.shape != heads.shape or bool((intact - heads).abs().max() > least):
+            raise UnsupportedError(
+                f"{self.call.module} changes its heads between kernel and projection, as gates do, so "
+                "fills that change rotations are not supported."
+            )
 
     def output(self, fill: str, means: SiteMeans | None) -> Float[Tensor, "b t f"]:
         """Heads side by side under a fill."""

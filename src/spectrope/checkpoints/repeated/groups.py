@@ -114,6 +114,7 @@ def scores_together(
 
     def put(projection: str, args: Any, given: Any) -> Any:
         place, site = sites[projection]
+        calls[site.module].require_bare(args[0])
         heads, changed = args[0].clone(), change(calls[site.module])
         for number in (number for at, number in members if at == place):
             columns = slice(number * site.width, (number + 1) * site.width)
@@ -127,5 +128,5 @@ def scores_together(
         before(subject.model, concerned, put),
     ):
         for index, piece in pieces(data, TOKENS):
-            scores[index] = CheckpointStages(subject, piece).scores(1)[0].double()
+            scores[index.cpu()] = CheckpointStages(subject, piece).scores(1)[0].double().cpu()
     return scores

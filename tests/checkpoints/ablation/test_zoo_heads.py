@@ -215,3 +215,18 @@ def test_blocks_that_are_not_called_as_modules_are_refused():
         block.__class__ = type("Direct", (type(block),), direct)
     with pytest.raises(UnsupportedError, match=r"transformer.h.0 is not called as a module"):
         checkpoint_sweep(model, sequences_for("gpt2"))
+
+
+def test_mean_lags_leave_out_what_sinks_take():
+    """Of GPT-OSS, written out from the model's own patterns."""
+    model = built("gpt_oss")
+    subject, data = CheckpointSubject.of(model), sequences(model)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        patterns = model(**data.inputs(1), output_attentions=True).attentions
+    lag = torch.arange(16)[:, None] - torch.arange(16)
+    for means, pattern in zip(rotary_means(subject, data), patterns, strict=True):
+        mass = pattern.double().sum(-1)
+        assert float(mass.min()) < 0.99
+        expected = ((pattern * lag).double().sum(-1) / mass).mean((0, 2))
+        torch.testing.assert_close(means.lags, expected, atol=1e-5, rtol=0)

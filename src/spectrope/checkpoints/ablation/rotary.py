@@ -17,7 +17,7 @@ from spectrope.checkpoints.extension.applied import AppliedRotations, turned
 from spectrope.checkpoints.extension.rotations import rotations_of
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Band
-from spectrope.lab import BandFill, fill_of
+from spectrope.lab import BandFill, fill_of, mean_lags
 
 ROTARY_FILLS = ("position-only", "content-only")
 OFF_SINK = "remove-band-off-sink"
@@ -277,7 +277,7 @@ class MeanSums:
         q, k = heads.content(heads.call.q), heads.content(heads.call.k)
         self.queries = self.queries + (q.double() * weights).sum((0, 2))
         self.keys = self.keys + (k.double() * weights).sum((0, 2))
-        self.lags = self.lags + (_lags(heads.pattern()).double() * weights[..., 0]).sum((0, 2))
+        self.lags = self.lags + (_lags(heads).double() * weights[..., 0]).sum((0, 2))
         self.tokens += int(real.sum())
 
     def means(self) -> SiteMeans:
@@ -287,8 +287,9 @@ class MeanSums:
         return SiteMeans(queries, keys, lags)
 
 
-def _lags(pattern: Float[Tensor, "b h t t"]) -> Float[Tensor, "b h t"]:
-    """Mean lag of each query of each head."""
+def _lags(heads: RotatedHeads) -> Float[Tensor, "b h t"]:
+    """Mean lag of each query of each head, over the attention that sinks leave."""
+    pattern = heads.pattern()
     places: Int[Tensor, " t"] = torch.arange(pattern.shape[-1], device=pattern.device)
     lag = (places[:, None] - places).to(pattern.dtype)
-    return (pattern * lag).sum(-1)
+    return mean_lags(pattern, lag, with_sinks=heads.call.sinks is not None)

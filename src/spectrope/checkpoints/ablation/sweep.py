@@ -37,7 +37,8 @@ class HeadCost:
         layer: Layer of the head in its stack.
         head: Its number within the layer.
         fill: Replacement for its output.
-        loss_increase: Ablated minus intact cross-entropy, in nats per scored token, the mean over sequences.
+        loss_increase: Ablated minus intact cross-entropy in nats, the mean over sequences of their means over
+            scored tokens.
         loss_increase_low: Lower end of its 95 % interval over sequences.
         loss_increase_high: Upper end.
         drop: Intact minus ablated accuracy, in percentage points, likewise.
@@ -77,7 +78,7 @@ class CheckpointSweep:
 
     @property
     def loss(self) -> float:
-        """Mean loss of the intact model, in nats per scored token."""
+        """Loss of the intact model in nats, the mean over sequences of their means over scored tokens."""
         return float(self.intact[:, 0].mean())
 
     @property

@@ -10,7 +10,7 @@ from tests.checkpoints.audit.families import FAMILIES, llama
 import spectrope as sp
 from spectrope.checkpoints.ablation.calls import Controls
 from spectrope.checkpoints.ablation.sweep import checkpoint_sweep
-from spectrope.checkpoints.adapters import open_model
+from spectrope.checkpoints.adapters import open_model, open_tokenizer
 from spectrope.checkpoints.language import task_sequences
 from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
@@ -37,11 +37,19 @@ def wide(monkeypatch):
     monkeypatch.setattr(console, "width", 200)
 
 
+def asked_of(folder, examples, length):
+    """What the command asks of a checkpoint with a tokenizer, whose special tokens are not drawn."""
+    return task_sequences(open_model(folder), "induction", examples, length, open_tokenizer(folder))
+
+
 def test_heads_are_listed_by_what_they_cost(checkpoints, capsys):
     folder = str(checkpoints / "llama-default")
     assert main(("ablate", folder, "--examples", "6", "--length", "16", "--batch", "2")) == 0
     out = capsys.readouterr().out
-    data = task_sequences(open_model(folder), "induction", 6, 16)
+    assert "Loss and accuracy are means over sequences of each one's mean over its tokens" in " ".join(
+        out.split()
+    )
+    data = asked_of(folder, 6, 16)
     found = checkpoint_sweep(open_model(folder), data)
     worst = max(found.costs(), key=lambda row: row.loss_increase)
     assert f"induction: loss {found.loss:.4g} nats per token" in out
@@ -62,13 +70,13 @@ def test_intervals_without_a_width_are_said_to_show_nothing_of_other_sequences(c
 
 
 def test_an_accuracy_that_no_drop_can_exceed_is_named(checkpoints, capsys):
-    assert main(("ablate", str(checkpoints / "llama-default"), "--examples", "6", "--length", "16")) == 0
+    assert main(("ablate", str(checkpoints / "llama-default"), "--examples", "16", "--length", "16")) == 0
     assert "No drop can exceed the accuracy, which is " in " ".join(capsys.readouterr().out.split())
 
 
 def _costs(folder, examples, length):
     model = open_model(folder)
-    return checkpoint_sweep(model, task_sequences(model, "induction", examples, length)).costs()
+    return checkpoint_sweep(model, asked_of(folder, examples, length)).costs()
 
 
 def test_json_is_the_whole_result(checkpoints, capsys):
@@ -98,10 +106,11 @@ def test_heads_are_called_by_the_method_that_is_named(checkpoints, capsys):
     asked = ("ablate", folder, "--examples", "6", "--length", "16", "--threshold", "3")
     assert main((*asked, "--method", "adaptive")) == 0
     out = " ".join(capsys.readouterr().out.split())
-    found = checkpoint_sweep(open_model(folder), task_sequences(open_model(folder), "induction", 6, 16))
+    found = checkpoint_sweep(open_model(folder), asked_of(folder, 6, 16))
     costly = sum(cost.drop > 3 for cost in found.costs())
     assert f"of 8 heads whose output is replaced (zero) one at a time, {costly} cost more than 3" in out
     assert f"accuracy {100 * found.accuracy:.1f} % and loss {found.loss:.3g} nats per token on 6 seq" in out
+    assert "of up to 16 tokens (means over sequences of each one's mean over its tokens)." in out
     assert "100 % of the passes of an exact sweep were computed, with 95 % intervals for the drop over" in out
     assert "that hold for all heads at once and at any stopping time" in out
     assert main((*asked, "--method", "screened", "--fill", "mean", "--json")) == 0

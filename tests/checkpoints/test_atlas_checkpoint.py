@@ -12,8 +12,9 @@ from tests.checkpoints.audit.families import llama
 from spectrope.checkpoints.ablation.calls import BLOCK, CONTROLS, Controls
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
-from spectrope.checkpoints.atlas import atlas_checkpoint, waves_in_words
+from spectrope.checkpoints.atlas import atlas_checkpoint, heads_described, waves_in_words
 from spectrope.checkpoints.language import task_sequences
+from spectrope.checkpoints.sequences import predicting
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.lab import AtlasSettings, HeadAblation
 
@@ -104,3 +105,18 @@ def test_what_is_refused(model):
     vast.lm_head.weight.data.fill_(3e38)
     with pytest.raises(UnsupportedError, match="no finite loss"):
         atlas_checkpoint(vast, "induction", examples=4, length=16, settings=AtlasSettings(bands=1))
+
+
+def test_heads_are_described_on_all_sequences_whatever_the_batch():
+    """Sequences are batched by length, so that the first ones are the shortest, here of two tokens."""
+    model = bands_llama()
+    ids = torch.randint(5, 60, (4, 16), generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([16, 2, 12, 9])
+    data = predicting(ids, torch.arange(16) < lengths[:, None], lengths)
+    subject, places = CheckpointSubject.of(model), {0, 1}
+    whole, apart = (heads_described(subject, data, tokens, places)[1] for tokens in (64, 16))
+    assert len(whole) == len(apart) == 8
+    for head, expected in zip(apart, whole, strict=True):
+        assert (head.layer, head.head) == (expected.layer, expected.head)
+        assert head.kernel == pytest.approx(expected.kernel, rel=1e-6)
+        assert (head.reach, head.induction) == pytest.approx((expected.reach, expected.induction), rel=1e-6)

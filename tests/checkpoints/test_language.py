@@ -7,7 +7,7 @@ from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from tests.checkpoints.audit.families import FAMILIES, SIZES, build
 
 from spectrope.checkpoints.adapters import drawable_tokens, open_tokenizer, sees_ahead
-from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences
+from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences, token_sequences
 from spectrope.core.errors import ConfigError, StoreError, UnsupportedError
 
 
@@ -61,6 +61,24 @@ def test_tokens_are_hidden_from_models_that_see_both_ways(tokenizer):
     assert (task.ids[task.scored] == 4).all()
     with pytest.raises(ConfigError, match="BertForMaskedLM is bidirectional, so tokens must be masked"):
         task_sequences(bert, "induction", 3, 16)
+
+
+def test_special_tokens_are_neither_asked_for_nor_drawn(tmp_path):
+    """Of a text of one word, BERT would be asked for [CLS] or [SEP] twice of three times."""
+    bert = FAMILIES["bert"]()
+    bert.config.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path, framed=True)
+    tokenizer = open_tokenizer(str(tmp_path))
+    data = text_sequences(bert, [f"w{word}" for word in range(5, 25)] + ["unknown"], 9, tokenizer)
+    assert data.targets[data.scored].tolist() == list(range(5, 25))
+    assert data.ids[:, 0].eq(1).all()
+    ids = torch.tensor([[1, 7, 2]] * 9)
+    assert token_sequences(bert, ids, tokenizer).scored.tolist() == [[False, True, False]] * 9
+    bert.config.bos_token_id = bert.config.eos_token_id = None
+    assert {3, 4} < {*drawable_tokens(bert).tolist()}
+    assert drawable_tokens(bert, tokenizer).tolist() == list(range(5, 64))
+    task = task_sequences(bert, "induction", 40, 32, tokenizer)
+    assert not torch.isin(task.targets[task.scored], torch.arange(5)).any()
 
 
 def test_behind_an_encoder_the_second_half_is_asked_for(tokenizer):

@@ -19,7 +19,7 @@ from spectrope.checkpoints.extension.rotations import rotations_of
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import UnsupportedError, Watch, unwatched
 from spectrope.encodings import Band
-from spectrope.lab import AtlasSettings, AttendedHead, attended_heads, cell_columns, cells_of
+from spectrope.lab import AtlasSettings, AttendedHead, AttendedSums, cell_columns, cells_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def atlas_checkpoint(
     cells = cells_of(heads, settings.bands)
     tokens = None if batch is None else batch * data.width
     with evaluating(model), runs_at(data.width, model):
-        means, attended = _described(subject, data, tokens, {place for place, _ in heads})
+        means, attended = heads_described(subject, data, tokens, {place for place, _ in heads})
     changes, sources = [cell.variant[0] for cell in cells], FillSources(site_means=means)
     caller = Caller(subject, data, changes, settings.threshold, sources, tokens, watch)
     calls = caller.calls(method)
@@ -131,16 +131,16 @@ def waves_in_words(frequencies: Sequence[float], bands: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _described(
+def heads_described(
     subject: CheckpointSubject, data: Sequences, tokens: int | None, places: Iterable[int]
 ) -> tuple[list[SiteMeans], list[AttendedHead]]:
-    """Means of all sites, and where their heads attend on the first batch of sequences."""
-    attended: dict[int, list[AttendedHead]] = {}
-    chosen = set(places)
+    """Means of all sites, and where their heads attend."""
+    attended = {place: AttendedSums() for place in sorted(places)}
 
     def look(place: int, heads: RotatedHeads, piece: Sequences) -> None:
-        if place in chosen and place not in attended:
-            attended[place] = attended_heads(place, heads.pattern(), piece.ids, piece.real)
+        if place in attended:
+            with_sinks = heads.call.sinks is not None
+            attended[place].add(heads.pattern(), piece.ids, piece.real, with_sinks=with_sinks)
 
     means = rotary_means(subject, data, tokens, look)
-    return means, [head for place in sorted(attended) for head in attended[place]]
+    return means, [head for place, sums in attended.items() for head in sums.heads(place)]

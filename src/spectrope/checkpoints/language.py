@@ -38,26 +38,28 @@ def task_sequences(
         task: "induction" or "distance"; see `repeated_tokens`.
         n: Sequences.
         length: Tokens of each.
-        tokenizer: Knows how to hide a token; needed where the model sees both ways.
+        tokenizer: Knows how to hide a token, which is needed where the model sees both ways, and which tokens
+            are special; these are not drawn.
         seed: Of the tokens.
 
     Raises:
         ConfigError: If there is no such task, or nothing to hide tokens with.
     """
-    ids, wanted = repeated_tokens(drawable_tokens(model), n, length, task, seed)
+    ids, wanted = repeated_tokens(drawable_tokens(model, tokenizer), n, length, task, seed)
     return _asking(model, tokenizer, ids, wanted, torch.full((n,), length), seed)
 
 
 def text_sequences(
     model: nn.Module, texts: Sequence[str], length: int, tokenizer: Tokenizer, seed: int = 0
 ) -> Sequences:
-    """Texts in which every token is predicted, or only masked tokens if the model is bidirectional. In
+    """Texts in which every token is predicted, or only masked ones, none of them special, if the model is
+    bidirectional. In
     encoder-decoder models, the encoder reads the first half of each text, and the decoder predicts the
     second.
 
     Args:
         model: A Hugging Face model.
-        texts: Those of fewer than two tokens are left out.
+        texts: Those of fewer than two tokens are left out, and of special tokens alone.
         length: Most tokens of each.
         tokenizer: The model's.
         seed: Of the choice of hidden tokens.
@@ -68,7 +70,8 @@ def text_sequences(
     """
     if length < 2:
         raise ConfigError(f"texts need a length of at least 2; got {length}.")
-    rows = [row for row in encoded(model, tokenizer, texts, length) if len(row) > 1]
+    special = {*tokenizer.special}
+    rows = [row for row in encoded(model, tokenizer, texts, length) if len(row) > 1 and {*row} - special]
     if not rows:
         raise ConfigError("none of the texts has two tokens.")
     ids, lengths = padded(rows, tokenizer.padding)
@@ -143,7 +146,10 @@ def _asking(
     start = decoder_start(model)
     if start is not None:
         return continuing(ids, wanted, lengths, start)
-    return predicting(ids, wanted, lengths, _mask(model, tokenizer), seed)
+    mask = _mask(model, tokenizer)
+    if mask is not None and tokenizer is not None:
+        wanted = wanted & ~torch.isin(ids, torch.tensor(tokenizer.special, dtype=ids.dtype))
+    return predicting(ids, wanted, lengths, mask, seed)
 
 
 def _mask(model: nn.Module, tokenizer: Tokenizer | None) -> int | None:

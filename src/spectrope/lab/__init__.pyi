@@ -32,6 +32,7 @@ __all__ = [
     "AnyTask",
     "AtlasSettings",
     "AttendedHead",
+    "AttendedSums",
     "BandFill",
     "Calibration",
     "Cell",
@@ -84,7 +85,6 @@ __all__ = [
     "ablated",
     "as_jobs",
     "atlas_run",
-    "attended_heads",
     "bands_table",
     "call_of",
     "capture_heads",
@@ -118,6 +118,7 @@ __all__ = [
     "longest",
     "looks",
     "makespan",
+    "mean_lags",
     "read_decoder",
     "read_experiment",
     "run_for",
@@ -160,7 +161,7 @@ from .ablation.methods import (
 from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE
 from .ablation.tree import Tree, changes_in, fills_of
-from .atlas.attended import AttendedHead, attended_heads
+from .atlas.attended import AttendedHead, AttendedSums, mean_lags
 from .atlas.cells import (
     COSTS,
     SPARED,

@@ -6,8 +6,10 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from spectrope.checkpoints.ablation.sources import pieces
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
+from spectrope.checkpoints.repeated import groups
 from spectrope.checkpoints.repeated.groups import (
     BANDS,
     INDUCTION,
@@ -120,3 +122,23 @@ def test_silencing_a_band_equals_queries_without_its_pairs_in_all_heads_at_once(
 )
 def test_a_group_takes_30_percent_of_the_attention(previous, induction, group):
     assert group_of(AttendedHead(0, 0, 1.0, 0.0, previous, induction, (), "")) == group
+
+
+def test_scores_of_pieces_on_another_device_are_placed_from_it(monkeypatch):
+    """There, neither the numbers of sequences nor their scores index or enter a tensor on the CPU."""
+    subject, data = CheckpointSubject.of(llama()), tokens()
+    expected = scores_together(subject, data, [(0, 1)], CHANGES["zero", None])
+
+    class Elsewhere:
+        def __init__(self, index):
+            self.index = index
+
+        def cpu(self):
+            return self.index
+
+    def elsewhere(data, size):
+        return ((Elsewhere(index), piece) for index, piece in pieces(data, size))
+
+    monkeypatch.setattr(groups, "pieces", elsewhere)
+    found = scores_together(subject, data, [(0, 1)], CHANGES["zero", None])
+    assert torch.equal(found, expected)

@@ -65,7 +65,7 @@ class HeadCalls(Shown, HeadEffects):
 
     @property
     def loss(self) -> float:
-        """Mean loss of the intact model on the sequences used, in nats per scored token."""
+        """Loss of the intact model in nats, a mean over sequences of means over their scored tokens."""
         return float(self.calls.intact[:, 0].mean())
 
     @property

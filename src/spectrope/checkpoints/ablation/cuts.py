@@ -37,9 +37,13 @@ def copied(x: Tensor, like: Tensor) -> Tensor:
 
 
 def hit_and_loss(logits: Float[Tensor, "n classes"], targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether the target is likeliest, and the cross-entropy in nats; `logits` are used up."""
+    """Whether the target is likeliest, and the cross-entropy in nats; `logits` are used up.
+
+    One class is likeliest, as in training here: of several with equal logits, the one that `argmax` names.
+    """
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    hit = logits.argmax(1) == targets
     largest = logits.amax(1)
     wanted = logits.gather(1, targets[:, None])[:, 0]
     total = logits.sub_(largest[:, None]).exp_().sum(1).log() + largest
-    return (wanted == largest).to(total), total - wanted
+    return hit.to(total), total - wanted

@@ -17,10 +17,11 @@ from spectrope.checkpoints.extension.applied import AppliedRotations, turned
 from spectrope.checkpoints.extension.rotations import rotations_of
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Band
-from spectrope.lab import BandFill, fill_of
+from spectrope.lab import BandFill, fill_of, mean_lags
 
 ROTARY_FILLS = ("position-only", "content-only")
 OFF_SINK = "remove-band-off-sink"
+BARE = 1e-3  # Share of the largest output by which heads may differ from the kernel's through rounding.
 STILL = Layout("halves", 0, 0)  # Of modules that turn nothing.
 
 
@@ -79,6 +80,20 @@ class RotatedHeads:
     def intact(self) -> Float[Tensor, "b t f"]:
         """Heads side by side, unchanged."""
         return self._attend(self._scores(self.call.q, self.call.k))
+
+    def require_bare(self, heads: Float[Tensor, "b t f"]) -> None:
+        """Refuse heads that do not enter the projection as the kernel puts them out, since fills do.
+
+        Raises:
+            UnsupportedError: If their module gates or normalises them in between.
+        """
+        intact = self.intact()
+        least = max(BARE, 16 * torch.finfo(heads.dtype).eps) * heads.abs().max()
+        if intact.shape != heads.shape or bool((intact - heads).abs().max() > least):
+            raise UnsupportedError(
+                f"{self.call.module} changes its heads between kernel and projection, as gates do, so "
+                "fills that change rotations are not supported."
+            )
 
     def output(self, fill: str, means: SiteMeans | None) -> Float[Tensor, "b t f"]:
         """Heads side by side under a fill."""
@@ -262,7 +277,7 @@ class MeanSums:
         q, k = heads.content(heads.call.q), heads.content(heads.call.k)
         self.queries = self.queries + (q.double() * weights).sum((0, 2))
         self.keys = self.keys + (k.double() * weights).sum((0, 2))
-        self.lags = self.lags + (_lags(heads.pattern()).double() * weights[..., 0]).sum((0, 2))
+        self.lags = self.lags + (_lags(heads).double() * weights[..., 0]).sum((0, 2))
         self.tokens += int(real.sum())
 
     def means(self) -> SiteMeans:
@@ -272,8 +287,9 @@ class MeanSums:
         return SiteMeans(queries, keys, lags)
 
 
-def _lags(pattern: Float[Tensor, "b h t t"]) -> Float[Tensor, "b h t"]:
-    """Mean lag of each query of each head."""
+def _lags(heads: RotatedHeads) -> Float[Tensor, "b h t"]:
+    """Mean lag of each query of each head, over the attention that sinks leave."""
+    pattern = heads.pattern()
     places: Int[Tensor, " t"] = torch.arange(pattern.shape[-1], device=pattern.device)
     lag = (places[:, None] - places).to(pattern.dtype)
-    return (pattern * lag).sum(-1)
+    return mean_lags(pattern, lag, with_sinks=heads.call.sinks is not None)

@@ -107,12 +107,13 @@ class _Effects:
         site = self.stages.subject.sites[place]
         if needs_rotation(fill):
             rotated, means = self.rotated[site.module], self.stages.site_means
+            rotated.require_bare(self.heads[site.projection])
             intact = rotated.intact()
             changed = rotated.output(fill, None if means is None else means[place])
         else:
             intact = self.heads[site.projection]
             changed = self.stages.filled(fill, place, intact)
-        terms = self.gradients[site.projection] * (changed - intact)
+        terms = (self.gradients[site.projection] * (changed - intact))[..., : site.n_heads * site.width]
         by_head = terms.unflatten(-1, (site.n_heads, -1)).sum(-1)
         return by_head.abs().sum((0, 1)).double().cpu().numpy()
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import CheckpointFill, CheckpointSweep, checkpoint_sweep
-from spectrope.checkpoints.ablation.words import flat_in_words
+from spectrope.checkpoints.ablation.words import MEANS, flat_in_words
 from spectrope.checkpoints.adapters import Tokenizer
 from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences, token_sequences
 from spectrope.checkpoints.sequences import Sequences
@@ -72,9 +72,9 @@ class AblatedModel(Shown, HeadEffects):
         sweep = self.sweep
         yield (
             f"{self.on}: loss {sweep.loss:.4g} nats per token, accuracy {100 * sweep.accuracy:.1f} % "
-            f"on {len(sweep.intact)} sequences of up to {self.length} tokens.{asked} With a head's output "
-            f"replaced ({sweep.fill}): loss in nats, drop of accuracy in points, 95 % intervals over "
-            "sequences; layers and heads count from 0."
+            f"on {len(sweep.intact)} sequences of up to {self.length} tokens.{asked} With a head's "
+            f"output replaced ({sweep.fill}): loss in nats, drop of accuracy in points, 95 % intervals over "
+            f"sequences; layers and heads count from 0. Loss and accuracy are {MEANS}."
         )
         if 100 * sweep.accuracy < LOW:
             yield f"No drop can exceed the accuracy, which is {100 * sweep.accuracy:.1f} %."

@@ -85,6 +85,8 @@ class CheckpointStages:
         noting = before(self.subject.model, [name], note)
         with recording, self.entered(layer, x), noting, contextlib.suppress(Enough):
             self.subject.run(self.data, memory=x.memory)
+        for call in rotated[:1]:
+            call.require_bare(heads[0])
         return CheckpointFork(self, layer, x, heads[0], rotated[0] if rotated else None)
 
     def read(self, x: Before) -> Tensor:

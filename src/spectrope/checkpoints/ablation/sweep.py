@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from spectrope.checkpoints.ablation.checked import check_intact
 from spectrope.checkpoints.ablation.rotary import needs_rotation
 from spectrope.checkpoints.ablation.sources import TOKENS, FillSources, pieces
 from spectrope.checkpoints.ablation.stages import CheckpointStages
@@ -36,7 +37,8 @@ class HeadCost:
         layer: Layer of the head in its stack.
         head: Its number within the layer.
         fill: Replacement for its output.
-        loss_increase: Ablated minus intact cross-entropy, in nats per scored token, the mean over sequences.
+        loss_increase: Ablated minus intact cross-entropy in nats, the mean over sequences of their means over
+            scored tokens.
         loss_increase_low: Lower end of its 95 % interval over sequences.
         loss_increase_high: Upper end.
         drop: Intact minus ablated accuracy, in percentage points, likewise.
@@ -76,7 +78,7 @@ class CheckpointSweep:
 
     @property
     def loss(self) -> float:
-        """Mean loss of the intact model, in nats per scored token."""
+        """Loss of the intact model in nats, the mean over sequences of their means over scored tokens."""
         return float(self.intact[:, 0].mean())
 
     @property
@@ -178,7 +180,7 @@ def checkpoint_scores(
     Raises:
         ConfigError: If the model has no such head.
         UnsupportedError: If a fill has no meaning here, sequences of different lengths are resampled, or they
-            are too long for the model.
+            are too long for the model, or the intact model in pieces is not that of one pass.
     """
     _check(subject, variants)
     if () not in variants and any(map(needs_rotation, fills_of(variants))):
@@ -192,7 +194,7 @@ def checkpoint_scores(
     with evaluating(subject.model), runs_at(data.width, subject.model):
         if sources is None:
             sources = FillSources.over(subject, data, fills_of(variants), tokens, seed)
-        for index, piece in pieces(data, tokens):
+        for number, (index, piece) in enumerate(pieces(data, tokens)):
             donated = sources.donated(subject, index)
             piece = piece.to(device)
             rest = subject.handed_on(piece)
@@ -202,6 +204,8 @@ def checkpoint_scores(
                 scores[torch.tensor(which)[:, None], index] = scored.double().cpu()
                 done += len(which) * len(index)
                 watch(Progress("ablate", done // len(data), len(variants)))
+            if number == 0 and () in variants:
+                check_intact(subject, piece, scores[variants.index(()), index, 0])
     return scores
 
 

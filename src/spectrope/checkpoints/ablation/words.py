@@ -4,6 +4,8 @@ import polars as pl
 
 from spectrope.checkpoints.ablation.calls import CallMethod, Calls
 
+MEANS = "means over sequences of each one's mean over its tokens"
+
 
 def intact_in_words(calls: Calls, sequences: int, length: int) -> str:
     """Accuracy and loss of the intact model, and on what."""
@@ -12,7 +14,7 @@ def intact_in_words(calls: Calls, sequences: int, length: int) -> str:
     some = f"{used} of {sequences} sequences, drawn at random," if used < sequences else f"{used} sequences"
     return (
         f"The intact model has accuracy {100 * accuracy:.1f} % and loss {loss:.3g} nats per token on {some} "
-        f"of up to {length} tokens"
+        f"of up to {length} tokens ({MEANS})"
     )
 
 

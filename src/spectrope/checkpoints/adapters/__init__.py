@@ -28,6 +28,7 @@ from spectrope.checkpoints.adapters.interface import attention_implementations
 from spectrope.checkpoints.adapters.load import drawn_weights, ignored_weights, open_model, require_own_head
 from spectrope.checkpoints.adapters.own_fields import HEAD_WIDTHS, HEADS, WIDTHS
 from spectrope.checkpoints.adapters.packing import sequences_told_apart
+from spectrope.checkpoints.adapters.projections import linear_weight
 from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import (
     HeadSite,
@@ -36,7 +37,6 @@ from spectrope.checkpoints.adapters.sites import (
     first_of,
     head_sites,
     in_parts,
-    linear_weight,
     rest_of,
 )
 from spectrope.checkpoints.adapters.slices import omitted_layers, parse_layers

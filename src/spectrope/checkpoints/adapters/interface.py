@@ -18,6 +18,7 @@ SINKS = ("s_aux", "sinks")  # Names under which the library's models hand sinks 
 ELSEWHERE = ("flash", "flex", "paged", "/")  # Parts of the names of kernels that take other masks or devices.
 
 Sink = Callable[[Call], None]
+HeadMove = Callable[[Tensor], Tensor]  # Of what each head puts out, (b, h, i, e), or its pattern.
 _sink: ContextVar[Callable[..., Tensor] | None] = ContextVar("sink", default=None)
 
 
@@ -33,7 +34,7 @@ def uses_interface(model: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def through_interface(
-    model: nn.Module, names: dict[nn.Module, str], sink: Sink, attend: bool
+    model: nn.Module, names: dict[nn.Module, str], sink: Sink, attend: bool, move: HeadMove | None = None
 ) -> Iterator[None]:
     """While the block runs, hand every call of the attention interface to `sink`.
 
@@ -42,9 +43,10 @@ def through_interface(
         names: Dotted names of its modules.
         sink: Receives the calls.
         attend: Whether every kernel returns what plain attention computes; else it returns zeros.
+        move: Changes what kernels return if they attend.
     """
     with _switched(model, fused=not attend) as implementations:
-        recorder = _Recorder(names, sink, attend, implementations)
+        recorder = _Recorder(names, sink, attend, implementations, move)
         token = _sink.set(recorder.receive)
         try:
             yield
@@ -60,6 +62,7 @@ class _Recorder:
     sink: Sink
     attend: bool
     implementations: dict[int, str]
+    move: HeadMove | None = None
 
     def receive(
         self,
@@ -91,7 +94,8 @@ class _Recorder:
             )
         )
         if self.attend:
-            return eager_attention(module)(module, q, k, v, mask, **rest)[0]
+            heads = eager_attention(module)(module, q, k, v, mask, **rest)[0]
+            return heads if self.move is None else self.move(heads.transpose(1, 2)).transpose(1, 2)
         return q.new_zeros(q.shape[0], q.shape[2], q.shape[1], v.shape[-1])
 
     def _function(self, module: Any, mask: Tensor | None, options: dict[str, Any]) -> Attend | None:

@@ -12,14 +12,16 @@ from torch.overrides import TorchFunctionMode
 
 from spectrope.checkpoints.adapters.call import FORBIDDEN, Call, exact, split_mask
 from spectrope.checkpoints.adapters.compressed import of_tokens_alone
-from spectrope.checkpoints.adapters.interface import Sink, through_interface, uses_interface
+from spectrope.checkpoints.adapters.interface import HeadMove, Sink, through_interface, uses_interface
 from spectrope.checkpoints.adapters.sparse import recorded_sparse, sparse_modules
 
 TALKING = "head_weights_proj"  # Mixes the heads' weights behind the softmax, as in Shazeer et al., 2020.
 
 
 @contextlib.contextmanager
-def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[list[str]]:
+def recorded(
+    model: nn.Module, sink: Sink, *, attend: bool = False, move: HeadMove | None = None
+) -> Iterator[list[str]]:
     """While the block runs, hand every attention call of the model to `sink`.
 
     Models that reach their kernel through the library's attention interface run without attention (the output
@@ -31,6 +33,8 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
         model: A Hugging Face model.
         sink: Receives the calls in the order in which they are made.
         attend: Whether every kernel returns what the model's own code computes from its input.
+        move: Changes the output of every kernel that attends, or its pattern where a softmax is all that is
+            seen; sparse attention stays as it is.
 
     Yields:
         Dotted names of modules inside an attention layer that take a softmax of a form that is not read.
@@ -39,10 +43,10 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
     names = {module: name for name, module in model.named_modules()}
     with of_tokens_alone(model, sink) as sink, recorded_sparse(model, names, sink, unread):
         if uses_interface(model):
-            with through_interface(model, names, sink, attend):
+            with through_interface(model, names, sink, attend, move):
                 yield unread
         else:
-            with _Products(model, names, sink, unread):
+            with _Products(model, names, sink, unread, move):
                 yield unread
 
 
@@ -51,9 +55,16 @@ class _Products(TorchFunctionMode):
 
     PRODUCTS = frozenset({"matmul", "bmm", "__matmul__", "baddbmm"})
 
-    def __init__(self, model: nn.Module, names: dict[nn.Module, str], sink: Sink, unread: list[str]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        names: dict[nn.Module, str],
+        sink: Sink,
+        unread: list[str],
+        move: HeadMove | None = None,
+    ) -> None:
         super().__init__()
-        self.model, self.names, self.sink, self.unread = model, names, sink, unread
+        self.model, self.names, self.sink, self.unread, self.move = model, names, sink, unread, move
         self.running = [""]  # Also where it is entered while the model itself is being called.
         self.batch = 0
         self.products: list[tuple[Tensor, Tensor]] = []  # Operands, of the module that multiplied last.
@@ -92,6 +103,7 @@ class _Products(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        waited = self.waiting
         name = "" if self.running[-1] in self.sparse else getattr(func, "__name__", "")
         if name == "scaled_dot_product_attention":
             self._fused(*args, **kwargs)
@@ -104,7 +116,12 @@ class _Products(TorchFunctionMode):
                 self._hand_over(pattern if talking is None else None, v)
         elif name == "softmax":
             self._softmax(args[0])
-        return func(*args, **kwargs)
+        output = func(*args, **kwargs)
+        if self.move is None:
+            return output
+        if self.waiting is not None and self.waiting is not waited and self.waiting.logits is not None:
+            return self.move(output.reshape(self.waiting.logits.shape)).reshape(output.shape)
+        return self.move(output) if name == "scaled_dot_product_attention" and output.ndim == 4 else output
 
     def _multiply(self, operands: tuple[Tensor, Tensor] | None) -> None:
         if self.multiplying != self.running[-1]:

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters.call import Call
 from spectrope.checkpoints.adapters.hooks import after, before, evaluating
-from spectrope.checkpoints.adapters.inputs import Inputs
-from spectrope.checkpoints.adapters.record import recorded
+from spectrope.checkpoints.adapters.inputs import POOLS, Inputs, runs_at
+from spectrope.checkpoints.adapters.projections import HeadProjection, head_projections
 from spectrope.checkpoints.adapters.structure import block_of, layer_name
 from spectrope.core import UnsupportedError
 
 Gives = Literal["projected", "heads", "more"]
 Role = Literal["", "encoder", "decoder", "cross"]
+LENGTH = 4  # Tokens on which heads are looked for.
 
 
 @dataclass(frozen=True)
@@ -64,26 +63,24 @@ class HeadSite:
 def head_sites(model: nn.Module, modules: Mapping[str, bool]) -> list[HeadSite]:
     """The heads of every attention module, in the order in which these run.
 
-    The output projection is the first linear map that runs after a kernel and whose input holds its heads.
+    The output projection is the first linear map whose input depends on the heads, each in its own columns.
 
     Args:
         model: A Hugging Face model.
         modules: Dotted names of its attention modules, and whether each attends to another sequence.
 
     Raises:
-        UnsupportedError: If a projection is not found, or two modules go by the same role and number.
+        UnsupportedError: If a projection is not found, a module attends several times in a pass, two modules
+            go by the same role and number, or blocks are of a form that is not supported.
     """
-    with evaluating(model), torch.no_grad():
-        projections = _projections(model, [*modules])
-        lost = [module for module in modules if module not in projections]
-        if lost:
-            raise UnsupportedError(
-                f"no linear map after the heads of {lost[0]} was found, so none can be cut."
-            )
-        outputs = _outputs(model, [name for name, _, _ in projections.values()], [*modules])
     config: Any = model.config
+    if getattr(config, "model_type", "") in POOLS:
+        raise UnsupportedError(f"{type(model).__name__} pools its sequence, so its heads cannot be changed.")
+    with evaluating(model), torch.no_grad(), runs_at(LENGTH, model):
+        projections = head_projections(model, modules, LENGTH)
+        outputs = _outputs(model, [projection.name for projection in projections.values()], [*modules])
     sites = [
-        _site(_role(name, elsewhere, config.is_encoder_decoder), name, *projections[name], outputs)
+        _site(_role(name, elsewhere, config.is_encoder_decoder), name, projections[name], outputs)
         for name, elsewhere in modules.items()
     ]
     if len({site.name for site in sites}) < len(sites):
@@ -99,23 +96,14 @@ def _role(module: str, elsewhere: bool, two_stacks: bool) -> Role:
     return "decoder" if layer_name(module)[0] == "decoder" else "encoder"
 
 
-def linear_weight(module: nn.Module) -> Float[Tensor, "out in"] | None:
-    """The weight of a linear map, as `nn.Linear` keeps it; None for other modules."""
-    weight = getattr(module, "weight", None)
-    if isinstance(module, nn.Linear):
-        return weight
-    transposed = type(module).__name__ == "Conv1D" and hasattr(module, "nf")
-    return weight.T if transposed and isinstance(weight, Tensor) else None
-
-
 def first_of(output: Any) -> Tensor:
     """A module's main output, by itself or the first of several."""
-    return output[0] if isinstance(output, tuple) else output
+    return output[0] if isinstance(output, tuple | list) else output
 
 
 def rest_of(output: Any) -> tuple[Any, ...]:
     """Auxiliary outputs of a module."""
-    return output[1:] if isinstance(output, tuple) else ()
+    return tuple(output[1:]) if isinstance(output, tuple | list) else ()
 
 
 def in_parts(output: Tensor, parts: int, rest: tuple[Any, ...] = ()) -> Any:
@@ -137,24 +125,6 @@ def _fitting(part: Any, rows: int) -> Any:
     return part.repeat(rows // len(part), *[1] * (part.ndim - 1))
 
 
-def _projections(model: nn.Module, modules: list[str]) -> dict[str, tuple[str, int, int]]:
-    """Name of the projection, heads and their width, by attention module."""
-    weights = {name: linear_weight(module) for name, module in model.named_modules()}
-    inputs = {name: weight.shape[1] for name, weight in weights.items() if weight is not None}
-    projections: dict[str, tuple[str, int, int]] = {}
-    waiting: list[Call] = []
-
-    def enter(name: str, args: Any, given: Any) -> None:
-        if waiting and inputs[name] % waiting[-1].q.shape[1] == 0:
-            call = waiting.pop()
-            heads = call.q.shape[1]
-            projections.setdefault(call.module, (name, heads, inputs[name] // heads))
-
-    with before(model, inputs, enter), recorded(model, waiting.append):
-        model(**Inputs(batch=1, length=4).of(model))
-    return {module: projections[module] for module in modules if module in projections}
-
-
 def _outputs(model: nn.Module, projections: list[str], modules: list[str]) -> dict[str, Any]:
     """Outputs of modules and blocks, and under "in" and "out" what goes through projections."""
     outputs: dict[str, Any] = {}
@@ -167,31 +137,41 @@ def _outputs(model: nn.Module, projections: list[str], modules: list[str]) -> di
         before(model, projections, enter),
         after(model, names, lambda name, out: outputs.update({name: out})),
     ):
-        model(**Inputs(batch=1, length=4).of(model))
+        model(**Inputs(batch=1, length=LENGTH).of(model))
     return outputs
 
 
-def _site(
-    role: Role, module: str, projection: str, n_heads: int, width: int, outputs: dict[str, Any]
-) -> HeadSite:
+def _site(role: Role, module: str, projection: HeadProjection, outputs: dict[str, Any]) -> HeadSite:
+    for name in (module, block_of(module)):
+        if not _starts_with_a_tensor(outputs.get(name)):
+            raise UnsupportedError(
+                f"{name} is not called as a module or puts out no tensor, so its heads cannot be changed."
+            )
     output, block = outputs[module], outputs[block_of(module)]
     gives: Gives = "more"
-    if _same(first_of(output), outputs[projection]):
+    replaced = not isinstance(output, list)  # To which the block of OpenAI's GPT adds lists.
+    if replaced and _same(first_of(output), outputs[projection.name]):
         gives = "projected"
-    elif _same(first_of(output), outputs[f"in {projection}"]):
+    elif replaced and _same(first_of(output), outputs[f"in {projection.name}"]):
         gives = "heads"
     return HeadSite(
         role,
         layer_name(module)[1],
         module,
         block_of(module),
-        projection,
-        n_heads,
-        width,
+        projection.name,
+        projection.n_heads,
+        projection.width,
         gives,
         parts=_parts(output),
         block_parts=_parts(block),
         shares=any(isinstance(part, Tensor) for part in rest_of(block)),
+    )
+
+
+def _starts_with_a_tensor(output: Any) -> bool:
+    return isinstance(output, Tensor) or (
+        isinstance(output, tuple | list) and bool(output) and isinstance(output[0], Tensor)
     )
 
 
@@ -200,7 +180,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def _parts(output: Any) -> int:
-    return len(output) if isinstance(output, tuple) else 0
+    return len(output) if isinstance(output, tuple | list) else 0
 
 
 def blocks_of(model: nn.Module, sites: list[HeadSite], stack: str) -> Iterator[tuple[str, int]]:

@@ -47,6 +47,11 @@ class Tokenizer:
         return {text: token for text, token in zip(texts, ids, strict=True) if text not in shared}
 
     @property
+    def special(self) -> list[int]:
+        """Ids of tokens that no text holds by itself, such as [CLS], [SEP], [UNK] and [MASK]."""
+        return list(self.library.all_special_ids)
+
+    @property
     def mask(self) -> int | None:
         """Id that hides a token, if the model was trained with one."""
         return self.library.mask_token_id
@@ -133,8 +138,12 @@ def _check_known(model: nn.Module, largest: int) -> None:
         )
 
 
-def drawable_tokens(model: nn.Module) -> Int[np.ndarray, " m"]:
+def drawable_tokens(model: nn.Module, tokenizer: Tokenizer | None = None) -> Int[np.ndarray, " m"]:
     """Ids of a model's tokens without those that begin, end or pad.
+
+    Args:
+        model: A Hugging Face model.
+        tokenizer: The model's, whose special tokens are left out, too.
 
     Raises:
         UnsupportedError: If it takes no tokens.
@@ -144,6 +153,7 @@ def drawable_tokens(model: nn.Module) -> Int[np.ndarray, " m"]:
     text = config.get_text_config()
     named = (getattr(text, name, None) for name in SPECIAL)
     special = {int(i) for ids in named if ids is not None for i in np.atleast_1d(ids)}
+    special |= set() if tokenizer is None else {*tokenizer.special}
     return np.array([i for i in range(text.vocab_size) if i not in special])
 
 

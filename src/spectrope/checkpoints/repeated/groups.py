@@ -15,7 +15,7 @@ from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import before, evaluating
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.encodings import Band
-from spectrope.lab import AttendedHead, attended_heads
+from spectrope.lab import AttendedHead, AttendedSums
 
 PREVIOUS, INDUCTION = "previous-token", "induction"
 ATTENDS = 0.3  # Least mean attention of a group's heads to its tokens.
@@ -40,7 +40,9 @@ def heads_of(subject: CheckpointSubject, data: Sequences) -> list[AttendedHead]:
     found: list[AttendedHead] = []
 
     def look(place: int, heads: RotatedHeads, piece: Sequences) -> None:
-        found.extend(attended_heads(place, heads.pattern(), piece.ids, piece.real))
+        sums, with_sinks = AttendedSums(), heads.call.sinks is not None
+        sums.add(heads.pattern(), piece.ids, piece.real, with_sinks=with_sinks)
+        found.extend(sums.heads(place))
 
     with evaluating(subject.model):
         rotary_means(subject, data, len(data) * data.width, look)
@@ -114,6 +116,7 @@ def scores_together(
 
     def put(projection: str, args: Any, given: Any) -> Any:
         place, site = sites[projection]
+        calls[site.module].require_bare(args[0])
         heads, changed = args[0].clone(), change(calls[site.module])
         for number in (number for at, number in members if at == place):
             columns = slice(number * site.width, (number + 1) * site.width)
@@ -127,5 +130,5 @@ def scores_together(
         before(subject.model, concerned, put),
     ):
         for index, piece in pieces(data, TOKENS):
-            scores[index] = CheckpointStages(subject, piece).scores(1)[0].double()
+            scores[index.cpu()] = CheckpointStages(subject, piece).scores(1)[0].double().cpu()
     return scores

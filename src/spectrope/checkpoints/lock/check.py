@@ -99,8 +99,8 @@ def _layer(
     far = list(_far(one, now, one.tolerance))
     moves = [*_encoding(one, now, differing, one.tolerance), *new] or far
     beyond = {each.what for each in far}
-    far_within = (each for each in _far(one, now, 0.0) if each.what not in beyond)
-    yield from with_accepted(moves, [*_encoding(one, now, differing, 0.0), *far_within])
+    far_within = [each for each in _far(one, now, 0.0) if each.what not in beyond]
+    yield from with_accepted(moves, list(_encoding(one, now, differing, 0.0)) or far_within)
     if why := other_weights(one, now, noise):
         yield Uncompared(where, why)
     elif not moves:

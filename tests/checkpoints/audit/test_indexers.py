@@ -1,6 +1,7 @@
 """Indexers of sparse attention: what they rotate by, faults in it, and what is not read."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -169,7 +170,11 @@ def test_a_lock_holds_indexers(tmp_path, monkeypatch):
     model = model_of("deepseek_v32")
     held = read_lock(write_lock(lock(model, length=48, watch=unwatched), tmp_path / "spectrope.lock"))
     assert [one.name for one in held.layers] == ["0", "1", "indexer 0", "indexer 1"]
-    assert checked(held, model, unwatched).ok
+    assert checked(held, model, unwatched).whole
+    plain = [one for one in held.layers if not one.name.startswith("indexer")]
+    earlier = replace(held, layers=tuple(plain), kinds=())  # Of a version that held no indexers.
+    assert checked(earlier, model, unwatched).whole
+    assert not checked(replace(held, layers=tuple(plain)), model, unwatched).whole
     indexing(FAULTS["neighbours for halves"][1])(model, monkeypatch)
     moves = checked(held, model, unwatched).moves
     assert [(move.where, move.code) for move in moves] == [

@@ -37,6 +37,8 @@ def missing_places(before: Lock, after: Lock) -> Iterator[Uncompared]:
     by no fault of its own.
     """
     unread = {f"layer {one.name}" for one in after.layers if one.module in before.unread}
+    if not before.kinds and not any(map(_is_indexer, before.layers)):  # Of a version that had none.
+        unread |= {f"layer {one.name}" for one in after.layers if _is_indexer(one)}
     differing = {f"serving mode {one.path}" for one in after.paths if one.verdict == "differs"}
     for kind, place in _new(before, after):
         written = kind in (*ALWAYS, *before.kinds) or before.by_kind[kind]
@@ -44,6 +46,10 @@ def missing_places(before: Lock, after: Lock) -> Iterator[Uncompared]:
             written = place in differing or (kind in before.kinds and not before.paths)
         if written and place not in unread:
             yield Uncompared(place, NOT_HELD)
+
+
+def _is_indexer(layer: LockedLayer) -> bool:
+    return layer.name.startswith("indexer ")
 
 
 def _new(before: Lock, after: Lock) -> Iterator[tuple[str, str]]:

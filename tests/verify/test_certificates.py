@@ -284,7 +284,7 @@ class TestAudit:
         for layer in certificate["claim"]["layers"]:
             layer["verdict"] = "cannot tell"
         proof = checked(sealed(certificate), tmp_path)
-        assert "the verdicts of 0 layers" in proof.proved[0]
+        assert "the verdicts of 0 layers (none)" in proof.proved[0]
         assert "of 2 layers, 2 of which depart, no verdict is checked" in proof.assumed[-1]
 
     def test_a_match_by_compared_values_alone_says_so(self, tmp_path):

@@ -321,7 +321,7 @@ def check_audit(claim: Any, witness: Any) -> Told:
     worse = OUTCOMES.index(claim["outcome"]) - least
     _require(worse >= 0, "claim.outcome", f"is better than {OUTCOMES[least]!r}, that of the layers")
     checked = counts["matches"] + counts["differs"]
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in CHECKED if counts[verdict]) or "none"
     near = f"pairs are compared to within {float(2 * tolerance):.2g} of their size or of the median one's"
     proved = f"the verdicts of {checked} layers ({told}) follow from what was measured; {near}"
     rests = ["measurements are of all layers and heads of the subject; laws and values are as declared"]

@@ -235,6 +235,7 @@ def test_lost_workers_end_with_a_code_of_their_own(monkeypatch, capsys):
             ("compare", "--seeds", "0:9999999999"),
             "--seeds takes ranges of 1 to 1,000,000 seeds; got '0:9",
         ),
+        (("compare", "--seeds", f"0:{10**22}"), "--seeds takes numbers below 2^63, or ranges such as 0:6"),
         (("train", "--set", "learning_rate=1", "learning_rate=2"), "--set gives learning_rate twice."),
         (("compare", "--seeds", "0:3", "--set", "seed=1"), "--set changes all seeds to one; name seeds by"),
     ],

@@ -1,5 +1,6 @@
 """Ablation, ablated heads and spectra from Python: of runs, decoders, Hugging Face models, own models."""
 
+import copy
 import re
 
 import numpy as np
@@ -78,7 +79,16 @@ class TestAblate:
 
     def test_a_tokenizer_is_one_of_the_library(self, llama):
         with pytest.raises(ConfigError, match="tokenizer must be one of transformers; got a function"):
-            opened(llama, "runs", torch.device("cpu"), lambda text: text)
+            opened(llama, "runs", "cpu", lambda text: text)
+
+    def test_a_module_is_measured_where_it_is(self, llama):
+        elsewhere = copy.deepcopy(llama).to("meta")
+        assert opened(elsewhere, "runs", "auto", None)[0] is elsewhere
+        assert {one.device.type for one in elsewhere.parameters()} == {"meta"}
+        with pytest.raises(
+            ConfigError, match=r"measured where it is; it is on 'meta', got 'cpu'\. Move it first"
+        ):
+            sp.ablate(elsewhere, device="cpu")
 
     def test_a_method_is_an_object(self, run):
         result = sp.ablate(run, method=Cumulative(examples=10), watch=sp.unwatched)
@@ -132,7 +142,7 @@ class TestAblate:
         with pytest.raises(ConfigError, match="at least two tokens; got 1"):
             sp.ablate(llama, on=torch.ones(2, 1, dtype=torch.long))
         with pytest.raises(ConfigError, match="the name of a run or a checkpoint; got a int"):
-            opened(42, tmp_path, torch.device("cpu"), None)
+            opened(42, tmp_path, "cpu", None)
         with pytest.raises(ConfigError, match="is neither a run in"):
             sp.ablate("nothing", root=tmp_path)
         with pytest.raises(UnsupportedError, match="Linear is no Hugging Face model; say where"):

@@ -1,5 +1,7 @@
 """A folder of runs is checked byte by byte, and what is damaged is moved aside and trained again."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from tests.figures.synthetic import make_run
@@ -9,6 +11,7 @@ import spectrope as sp
 from spectrope.cli import main
 from spectrope.core import StoreError
 from spectrope.store import check_folders, find_runs, set_aside
+from spectrope.store.locks import take_lock
 
 
 @pytest.fixture
@@ -59,6 +62,46 @@ def test_a_damaged_run_is_moved_aside_as_often_as_it_is_damaged(root):
     assert [one.state for one in check_folders(root)] == ["verified", "verified"]
     (root / broken.id).mkdir()
     assert set_aside(root / broken.id) == root / ".damaged" / f"{broken.id}-2"
+
+
+def test_files_that_a_finished_run_has_lost_are_damage(tmp_path):
+    run = sp.train("nope", epochs=1, n_examples=60, root=tmp_path, watch=sp.unwatched)
+    assert run.manifest["files"] == ["metrics.parquet", "weights.safetensors"]
+    sp.ablate(run, watch=sp.unwatched)
+    (run.path / "ablation.parquet").unlink()  # It can be measured again.
+    assert sp.check_runs(tmp_path).count("verified") == 1
+    for name in run.manifest["files"]:
+        content = (run.path / name).read_bytes()
+        (run.path / name).unlink()
+        (folder,) = check_folders(tmp_path)
+        assert folder.state == "damaged"
+        assert folder.reason == f"{run.path / name} is lost; move its folder away and run it again."
+        (run.path / name).write_bytes(content)
+    assert sp.check_runs(tmp_path).count("verified") == 1
+
+
+def test_a_run_that_another_process_holds_is_not_moved(root, capsys):
+    broken = damage(find_runs(root)[0])
+    with (broken.path / ".lock").open("wb") as other:
+        assert take_lock(other.fileno())
+        checked = sp.check_runs(root, repair=True)
+    assert (checked.moved, checked.in_use) == ((), (broken.path,))
+    assert f"In use by another process, and left where they are: {broken.id}." in str(checked)
+    assert sp.check_runs(root, repair=True).moved == (root / ".damaged" / broken.id,)
+    assert not (root / ".damaged" / broken.id / ".lock").exists()
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_run(root, monkeypatch):
+    (root / "lost+found").mkdir()
+    exists = Path.exists
+
+    def forbidden(path):
+        if path.parent.name == "lost+found":
+            raise PermissionError
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    assert sp.check_runs(root).count("no run") == 1
 
 
 def test_the_exit_code_is_the_answer(root, capsys):

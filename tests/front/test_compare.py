@@ -12,6 +12,7 @@ import spectrope as sp
 from spectrope import lab
 from spectrope.core.errors import ConfigError, SpectropeWarning, UnknownNameError
 from spectrope.core.progress import Progress
+from spectrope.front.compare import _by_length
 from spectrope.lab.compare import COMPARED, comparison_plan
 
 
@@ -195,6 +196,18 @@ class TestLengths:
         assert "x2" in str(by_length)
         assert by_length.figure("lengths").name == "lengths"
         assert len(by_length.to_dict()["lengths"]) == 16
+
+    def test_means_are_rounded_once(self):
+        scores = pl.DataFrame(
+            {
+                "task": "distance",
+                "encoding": "rope",
+                "scaling": "none",
+                "factor": 1.0,
+                "accuracy": [0.1004, 0.1004, 0.1014],
+            }
+        )
+        assert _by_length(scores)["x1"].to_list() == ["10.1"]
 
     def test_nothing_is_trained_where_one_cannot_be_scored(self, tmp_path):
         for changes in ({"lengths": (0.5,)}, {"lengths": (1,), "scalings": ("yarm",)}):

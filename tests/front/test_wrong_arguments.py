@@ -59,6 +59,20 @@ CALLS = {
     "sp.compare({'rope': 1}, 'distance')": "encoding must be a name, a class or a configuration; got {'rop",
     "sp.compare('rope', 'distance', rates=3)": "rates must be multiples of the scale's learning rate, such",
     "sp.compare('rope', 'distance', rates=['a'])": "every one of the rates must be a number; got 'a'.",
+    "sp.experiment('distance', 'rope', seed=2**63)": "Experiment.seed must be below 2**63; got 9223372036854",
+    "sp.train('rope', settings={'seed': 5})": "settings have no seed, which is an argument: seed of train,",
+    "sp.compare('rope', 'distance', scalings='yarn')": "scalings go with lengths, such as lengths=(1, 2);",
+    "sp.compare('rope', 'distance', lengths='2')": "each of lengths must be a number; got '2'.",
+    "sp.compare('rope', 'distance', lengths=[True])": "each of lengths must be a number; got True.",
+    "sp.compare('rope', 'distance', lengths=2, scalings='yarm')": "unknown scaling 'yarm'; did you mean",
+    "sp.compare('rope', 'distance', engine='ray')": "engine must be an engine, such as spectrope.lab.Ray();",
+    "sp.compare('rope', 'distance', engine=local, workers=7)": "workers are those of this machine, and the",
+    "sp.compare('rope', 'distance', engine=local, device='cpu')": "device is that of this machine, and the",
+    "sp.atlas(run, method='Adaptive')": "method must be one of exact, adaptive, screened, screened-adaptive;",
+    "sp.atlas(run, watch=3)": "watch must be a function of the progress, such as sp.unwatched; got 3.",
+    "sp.atlas(run, bands='2')": "bands must be a whole number; got '2'.",
+    "sp.atlas(run, threshold='a')": "threshold must be a number of points; got 'a'.",
+    "sp.export('abc', None)": "run must be a run, as sp.runs and sp.train return them; got 'abc'.",
     "sp.ablate(None)": "a target must be a run, a model, or the name of a run or a checkpoint; got",
     "sp.ablate(sp.compare('nope', 'distance', **small))": "a target must be a run, a model, or the name of",
     "sp.ablate(run, examples=0)": "examples must be at least 1; got 0.",
@@ -151,6 +165,7 @@ from spectrope import encodings as E, spectral as S
 from spectrope.attention import attention
 from spectrope.conformance import RotaryCell, conform
 from spectrope.core.errors import SpectropeError
+from spectrope.lab.engines.local import Local
 
 
 def named(name):
@@ -180,7 +195,7 @@ q, at, unit = torch.ones(2, 1, 3, 64), torch.arange(3)[None], S.ToeplitzOperator
 small = {"epochs": 1, "n_examples": 60, "watch": sp.unwatched}
 one = sp.experiment("distance", "rope", epochs=1, n_examples=60)
 run = sp.train(one, watch=sp.unwatched)
-decoder, rope = sp.load_model(run), E.RoPE(head_dim=64)
+decoder, rope, local = sp.load_model(run), E.RoPE(head_dim=64), Local()
 for call in sys.stdin.read().splitlines():
     try:
         eval(call)

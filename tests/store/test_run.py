@@ -73,7 +73,8 @@ class TestRoundTrip:
 
     def test_numbers_that_are_not_finite_are_null_in_the_manifest(self, run):
         manifest = {"test_accuracy": 0.5, "test_loss": None, "machine": {"times": [1.0, None]}}
-        assert run.manifest == {"run": run.id, **manifest}
+        files = ["metrics.parquet", "weights.safetensors"]
+        assert run.manifest == {"run": run.id, **manifest, "files": files}
 
     def test_the_folder_is_named_by_configuration_and_data_version(self, run):
         root = run.path.parent
@@ -291,6 +292,41 @@ class TestPlaces:
         assert find_runs(run.path.parent) == [other]
         ((_, reason),) = survey(run.path.parent)[1]
         assert reason == f"cannot read {hidden}: permission is denied; choose another place."
+
+
+class TestLock:
+    def test_a_block_inside_one_that_holds_it_goes_on(self, run):
+        lock = run.path / ".lock"
+        with run.lock():
+            with Run(run.path.parent / "." / run.id).lock(stop=lambda: pytest.fail("it waits for itself")):
+                assert lock.exists()
+            assert lock.exists()
+        assert not lock.exists()
+
+    def test_after_it_the_run_is_locked_anew(self, run):
+        for _ in range(2):
+            with run.lock(), (run.path / ".lock").open("rb") as other:
+                assert take_lock(other.fileno()) is False
+
+
+class TestNamesOfFolders:
+    def test_a_folder_whose_name_is_no_text_is_refused_in_a_line(self, tmp_path):
+        root = tmp_path / "odd\udcff"
+        for use in (lambda: open_run(root, CONFIG, 1), lambda: load_run(root), lambda: survey(root)):
+            with pytest.raises(StoreError, match=r"cannot use .*odd\\udcff.*: its name is not UTF-8; choose"):
+                use()
+
+    def test_a_stray_file_or_folder_costs_nothing_else(self, run):
+        other = open_run(run.path.parent, CONFIG | {"seed": 1}, 1)
+        try:
+            (other.path / "\udcff.parquet").touch()
+            (run.path.parent / "\udcff").mkdir()
+        except OSError:
+            pytest.skip("This file system takes only names in UTF-8.")
+        runs, broken = survey(run.path.parent)
+        assert runs == [run]
+        assert {path.name for path, _ in broken} == {other.id, "\\udcff"}
+        assert all("its name is not UTF-8" in reason for _, reason in broken)
 
 
 class TestTemporaries:

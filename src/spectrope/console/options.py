@@ -44,13 +44,15 @@ def chosen_seeds(words: Sequence[str]) -> tuple[int, ...]:
     """
     seeds: dict[int, None] = {}
     for word in words:
-        if re.fullmatch(r"\d+(:\d+)?", word) is None:
-            raise ConfigError(f"--seeds takes numbers, or ranges such as 0:6 for 0 to 5; got {word!r}.")
+        if re.fullmatch(r"\d{1,19}(:\d{1,19})?", word) is None:
+            raise ConfigError(
+                f"--seeds takes numbers below 2^63, or ranges such as 0:6 for 0 to 5; got {word!r}."
+            )
         first, colon, last = word.partition(":")
-        chosen = range(int(first), int(last) if colon else int(first) + 1)
-        if not 1 <= len(chosen) <= MOST_SEEDS:
+        begin, end = int(first), int(last) if colon else int(first) + 1
+        if not 1 <= end - begin <= MOST_SEEDS:
             raise ConfigError(f"--seeds takes ranges of 1 to {MOST_SEEDS:,} seeds; got {word!r}.")
-        seeds |= dict.fromkeys(chosen)
+        seeds |= dict.fromkeys(range(begin, end))
     return tuple(seeds)
 
 

@@ -1,6 +1,7 @@
 """What everything uses: errors, registries, configurations, random streams, devices, progress."""
 
 __all__ = [
+    "SEEDS",
     "SESSION",
     "ConfigError",
     "Configured",
@@ -136,6 +137,7 @@ from .noise import Noise, maybe_drop
 from .peak import PeakMemory, peak_memory
 from .progress import Progress, Stop, Watch, exit_on_interrupt, never, stop_on_signal, unwatched
 from .random import (
+    SEEDS,
     SeededModule,
     indexed_draws,
     indexed_integers,

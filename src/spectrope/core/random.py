@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
+SEEDS = 2**63  # All lie below: tables have room for no larger whole number.
+
 
 def stream_seed(seed: int, *names: object) -> int:
     """A 63-bit seed for the stream that `names` denote under `seed`."""

@@ -159,7 +159,7 @@ def ablate(
         tokenizer: For models, if `on` contains texts: a tokenizer from transformers; None uses the tokenizer
             of the checkpoint if the target is one.
         root: Folder of the runs, in which a run can be given by the first characters of its id.
-        device: Device to compute on.
+        device: Device to compute on; a module is measured where it is.
         allow_download: Whether a checkpoint that is not in the local cache may be downloaded from the Hugging
             Face Hub.
         engine: For runs: a Ray cluster to compute on instead of this machine.
@@ -182,7 +182,7 @@ def ablate(
     if layers is not None:
         require_type(layers, slice, "layers", "a slice, such as slice(0, 4)")
     place = choose_device(device)
-    known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
+    known, tokenizer = opened(target, root, device, tokenizer, allow_download=allow_download)
     of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
     if isinstance(known, Run):
         refuse(of_models, "models", f"run {known.id} has its own task")

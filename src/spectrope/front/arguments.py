@@ -45,10 +45,12 @@ def as_settings(settings: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Fields by name.
 
     Raises:
-        ConfigError: If these are none.
+        ConfigError: If these are none, or one is an argument of its own.
     """
     if settings is not None:
         require_type(settings, Mapping, "settings", "fields by name, such as {'learning_rate': 1e-3}")
         for name in settings:
             require_type(name, str, "the name of a setting", "text")
+        if "seed" in settings:
+            raise ConfigError("settings have no seed, which is an argument: seed of train, seeds of compare.")
     return settings or {}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import torch
@@ -19,10 +19,11 @@ from spectrope.checkpoints.ablation.words import (
 )
 from spectrope.checkpoints.atlas import waves_in_words
 from spectrope.console import Shown
-from spectrope.core import ConfigError, Device, Watch, choose_device
+from spectrope.core import ConfigError, Device, Watch, choose_device, require_type
 from spectrope.encodings import Band, Encoding, PerHead, rotating_pairs
 from spectrope.figures import AtlasTables, Drawing, HeadEffects, atlas_spec, write_atlas
 from spectrope.front.ablate import LENGTH, SEQUENCES, refuse, require_language_model
+from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
 from spectrope.front.targets import AnyTokenizer, Target, opened
 from spectrope.lab import (
@@ -146,7 +147,7 @@ def atlas(
         layers: Layers of a model whose heads to change.
         batch: Of a model, sequences in one batch.
         root: Folder that holds the run folders.
-        device: Where to compute.
+        device: Where to compute; a module is measured where it is.
         allow_download: Whether a checkpoint may be fetched from the hub.
         watch: Progress callback.
 
@@ -162,9 +163,11 @@ def atlas(
         >>> found.to_frame()["intervention"].unique().sort().to_list()[:3]
         ['content-only', 'freeze-band', 'keep-band']
     """
+    _check(method, watch, bands=bands, examples=examples, batch=batch, length=length)
+    require_type(threshold, (int, float), "threshold", "a number of points")
     place = choose_device(device)
     settings = AtlasSettings(bands=bands, threshold=threshold)
-    known, wrapped = opened(target, root, place, tokenizer, allow_download=allow_download)
+    known, wrapped = opened(target, root, device, tokenizer, allow_download=allow_download)
     if isinstance(known, Run):
         if method.startswith("screened"):
             raise ConfigError(f"method {method!r} is for models; run {known.id} has 'exact' and 'adaptive'.")
@@ -191,6 +194,19 @@ def atlas(
     name = target if isinstance(target, str) else type(known).__name__
     told = _told_of_model(found, content if isinstance(content, str | Path) else "tokens", method, threshold)
     return Atlas(AtlasTables(str(name), told, found.bands, found.cells, found.heads), threshold)
+
+
+def _check(method: CallMethod, watch: object, *, length: int | None, **counts: int | None) -> None:
+    """Refuse a method that there is not, what is no callback, and what counts nothing.
+
+    Raises:
+        ConfigError: Naming the first.
+    """
+    if method not in get_args(CallMethod):
+        raise ConfigError(f"method must be one of {', '.join(get_args(CallMethod))}; got {method!r}.")
+    require_callback(watch)
+    require_whole(1, **counts)
+    require_whole(2, length=length)
 
 
 def _told_of_model(found: CheckpointAtlas, on: str | Path, method: CallMethod, threshold: float) -> str:

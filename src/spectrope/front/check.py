@@ -21,11 +21,13 @@ class CheckedRuns(Shown):
         folders: Every folder that is or should be a run, by name.
         labels: Experiment of each damaged run; "unknown" if its configuration is also damaged.
         moved: Folders to which damaged runs were moved.
+        in_use: Damaged runs that stay, because another process trains or measures them.
     """
 
     folders: tuple[CheckedFolder, ...]
     labels: Mapping[Path, str]
     moved: tuple[Path, ...] = ()
+    in_use: tuple[Path, ...] = ()
 
     def count(self, state: str) -> int:
         """The number of folders in a state: verified, unverified, damaged or no run."""
@@ -48,6 +50,9 @@ class CheckedRuns(Shown):
         if self.moved:
             place = self.moved[0].parent
             yield f"Moved to {place}: {len(self.moved)}. The command that made a run trains it again."
+        if self.in_use:
+            names = ", ".join(path.name for path in self.in_use)
+            yield f"In use by another process, and left where they are: {names}."
 
 
 def check_runs(folder: str | Path = "runs", *, repair: bool = False) -> CheckedRuns:
@@ -71,8 +76,10 @@ def check_runs(folder: str | Path = "runs", *, repair: bool = False) -> CheckedR
     checked = check_folders(Path(folder))
     damaged = [one.path for one in checked if one.state == "damaged"]
     labels = {path: _label(path) for path in damaged}
-    moved = tuple(map(set_aside, damaged)) if repair else ()
-    return CheckedRuns(tuple(checked), labels, moved)
+    places = {path: set_aside(path) for path in damaged} if repair else {}
+    moved = tuple(place for place in places.values() if place is not None)
+    in_use = tuple(path for path, place in places.items() if place is None)
+    return CheckedRuns(tuple(checked), labels, moved, in_use)
 
 
 def _label(path: Path) -> str:

@@ -27,6 +27,7 @@ from spectrope.lab import (
     Tuning,
     comparison_plan,
 )
+from spectrope.lab.compare import several
 from spectrope.lab.tune import tune
 from spectrope.store import Run
 
@@ -149,7 +150,8 @@ def compare(
         watch: Progress callback (default: show progress in the terminal or notebook).
 
     Raises:
-        ConfigError: If there is nothing to compare, or a value breaks a rule.
+        ConfigError: If there is nothing to compare, an argument would have no effect, or a value breaks a
+            rule.
         UnknownNameError: If a name is unknown.
         Interrupted: After Ctrl-C, once every unfinished run is saved; the same call resumes.
 
@@ -174,13 +176,19 @@ def compare(
     require_whole(1, workers=workers)
     if rates is not None:
         _check_rates(rates)
+    factors, schedules = several(lengths), several(scalings)
     if lengths is not None:
-        lab.check_lengths(tuple(lengths), tuple(scalings), [one.task for one in plan])
+        lab.check_lengths(factors, schedules, [one.task for one in plan])
+    elif schedules != ("none",):
+        raise ConfigError(
+            f"scalings go with lengths, such as lengths=(1, 2); got scalings={scalings!r} alone."
+        )
+    _check_engine(engine, device, workers, scored=lengths is not None)
     tried(plan)
     work = _Work(plan, folder, device, workers, engine, watch)
     runs = work.untuned()
     tunings, tuned = ([], []) if rates is None else work.tuned(runs, rates)
-    scored = None if lengths is None else _scored(tuned or runs, lengths, scalings, device)
+    scored = None if lengths is None else _scored(tuned or runs, factors, schedules, device)
     comparison = Comparison(tuple(runs), tuple(tuned), tuple(tunings), scored)
     warn_of_failures(comparison)
     return comparison
@@ -194,14 +202,14 @@ def _scored(
     for run, (task, encoding) in zip(runs, name_runs([run.config for run in runs]), strict=True):
         names = {"task": task, "encoding": encoding}
         names |= {"seed": run.config["seed"], "run": run.id}
-        table = lab.extrapolate(run, tuple(factors), tuple(scalings), device=place)
+        table = lab.extrapolate(run, factors, scalings, device=place)
         tables.append(table.select(*(pl.lit(value).alias(name) for name, value in names.items()), pl.all()))
     return pl.concat(tables)
 
 
 def _by_length(scores: pl.DataFrame) -> pl.DataFrame:
     """Mean accuracy over seeds of each encoding and scaling, a column per length, dashes for none."""
-    percent = (100 * pl.col("accuracy")).round(1)
+    percent = 100 * pl.col("accuracy")
     means = scores.group_by("task", "encoding", "scaling", "factor", maintain_order=True).agg(
         pl.when(percent.is_null().any()).then(None).otherwise(percent.mean()).round(1).alias("accuracy")
     )
@@ -210,6 +218,21 @@ def _by_length(scores: pl.DataFrame) -> pl.DataFrame:
     )
     wide = shown.pivot("length", index=["task", "encoding", "scaling"], values="accuracy")
     return wide.with_columns(pl.col(pl.Float64).cast(pl.String).fill_null("-"))
+
+
+def _check_engine(engine: object, device: Device, workers: int, *, scored: bool) -> None:
+    """Refuse what is no engine, and what would have no effect beside one.
+
+    Raises:
+        ConfigError: If there is any.
+    """
+    if engine is None:
+        return
+    require_type(engine, Engine, "engine", "an engine, such as spectrope.lab.Ray()")
+    if workers != 1:
+        raise ConfigError(f"workers are those of this machine, and the engine has its own; got {workers}.")
+    if device != "auto" and not scored:
+        raise ConfigError(f"device is that of this machine, and the engine has its own; got {device!r}.")
 
 
 def _check_rates(rates: Sequence[float]) -> None:

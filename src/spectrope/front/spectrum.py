@@ -93,7 +93,7 @@ def spectrum(
         tokenizer: For models, if `on` contains texts: a tokenizer from transformers; None uses the tokenizer
             of the checkpoint if the target is one.
         root: Folder of the runs, in which a run can be given by the first characters of its id.
-        device: Device to compute on.
+        device: Device to compute on; a module is measured where it is.
         allow_download: Whether a checkpoint that is not in the local cache may be downloaded from the Hugging
             Face Hub.
         watch: Progress callback; None shows progress in the terminal or notebook.
@@ -140,7 +140,7 @@ def spectrum(
     refuse({"heads": heads}, "encodings", "a model has its own")
     place = choose_device(device)
     try:
-        known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
+        known, tokenizer = opened(target, root, device, tokenizer, allow_download=allow_download)
     except ConfigError as error:
         near = get_close_matches(target, ENCODINGS, n=1) if isinstance(target, str) else []
         hint = f" If you meant an encoding: did you mean {near[0]}?" if near else ""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from spectrope import lab
@@ -23,36 +22,51 @@ AnyTokenizer = Tokenizer | Callable[..., Any]  # Those of transformers are calle
 def opened(
     target: object,
     root: str | Path,
-    device: torch.device,
+    device: Device,
     tokenizer: AnyTokenizer | None,
     *,
     allow_download: bool = False,
 ) -> tuple[Run | nn.Module, Tokenizer | None]:
-    """A run, or a model on a device with its tokenizer, if it has one.
+    """A run, or a model on a device with its tokenizer, if it has one. A module stays where it is.
 
     Args:
         target: A run, a model, or what `run_or_checkpoint` takes.
         root: Folder that holds the run folders.
-        device: Device to compute on.
+        device: Of a checkpoint.
         tokenizer: The model's; None takes the checkpoint's own, where it is named.
         allow_download: Whether a checkpoint may be fetched from the hub.
 
     Raises:
-        ConfigError: If it is none of these.
+        ConfigError: If it is none of these, or a module on another device than the one asked for.
     """
     if isinstance(target, str | Path):
         target = run_or_checkpoint(str(target), as_folder(root), allow_download, specs=())
     if isinstance(target, Run):
         return target, None
     if isinstance(target, nn.Module):
-        return target.to(device), _wrapped(tokenizer)
+        _require_on(target, device)
+        return target, _wrapped(tokenizer)
     if not isinstance(target, str):
         raise ConfigError(
             "a target must be a run, a model, or the name of a run or a checkpoint; got a "
             f"{type(target).__name__}{'; take one of its runs' if isinstance(target, Iterable) else ''}."
         )
-    model = open_model(target, allow_download=allow_download).to(device)
+    model = open_model(target, allow_download=allow_download).to(choose_device(device))
     return model, _wrapped(tokenizer) or tokenizer_of(target, allow_download)
+
+
+def _require_on(model: nn.Module, device: Device) -> None:
+    """Refuse a device on which a module is not: a caller's module is not moved.
+
+    Raises:
+        ConfigError: If it is on another one.
+    """
+    here = next((one.device.type for one in (*model.parameters(), *model.buffers())), None)
+    if device != "auto" and here not in (None, choose_device(device).type):
+        raise ConfigError(
+            f"device must be auto for a module, which is measured where it is; it is on {here!r}, got "
+            f"{device!r}. Move it first: model.to({device!r})."
+        )
 
 
 def _wrapped(tokenizer: object) -> Tokenizer | None:
@@ -96,7 +110,7 @@ def load_model(
         3
     """
     place = choose_device(device)
-    known, _ = opened(source, root, place, None, allow_download=allow_download)
+    known, _ = opened(source, root, device, None, allow_download=allow_download)
     return lab.load_model(known, place) if isinstance(known, Run) else known
 
 

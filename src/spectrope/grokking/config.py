@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from spectrope.core import Configured, OneOf, require, require_least
+from spectrope.core import SEEDS, Configured, OneOf, require, require_least
 from spectrope.grokking.models.base import MODULAR_MODELS, ModularModelConfig
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.models.vision import FULL_WIDTH
@@ -79,6 +79,7 @@ class GrokExperiment(AnyExperiment):
 
     def __post_init__(self) -> None:
         require_least(self, 0, "seed")
+        require(self.seed < SEEDS, self, "seed", "below 2**63")
 
     @property
     def label(self) -> str:
@@ -129,6 +130,7 @@ class ShapesExperiment(AnyExperiment):
 
     def __post_init__(self) -> None:
         require_least(self, 0, "seed")
+        require(self.seed < SEEDS, self, "seed", "below 2**63")
         require_least(self, 1, "width")
         drawn = self.source is None or self.width == FULL_WIDTH
         require(drawn, self, "width", f"{FULL_WIDTH} with `source`", "A checkpoint has its own width.")

@@ -43,7 +43,7 @@ def comparison_plan(
             value breaks a rule.
         UnknownNameError: If a name is unknown.
     """
-    chosen, on, numbers = map(_several, (encodings, tasks, seeds))
+    chosen, on, numbers = map(several, (encodings, tasks, seeds))
     for name, values in (("encodings", chosen), ("tasks", on), ("seeds", numbers)):
         if not values:
             raise ConfigError(f"a comparison's {name} must be at least one; got none.")
@@ -71,7 +71,7 @@ def comparison_plan(
     return list(dict.fromkeys(plan))  # Two workers must not write one run.
 
 
-def _several(given: Any) -> tuple[Any, ...]:
+def several(given: Any) -> tuple[Any, ...]:
     """Several values, or one as the only one."""
     if isinstance(given, Iterable) and not isinstance(given, str | Mapping | type):
         return tuple(given)

@@ -120,7 +120,7 @@ def train(
                     training = laboratory.trainer(experiment, run, device, precision, probe)
                     training.fit(watch, stop)
                 facts = _circumstances(training, device) | training.manifest() | memory_used(memory)
-                run.finish(facts | origins)
+                run.finish(facts | origins, passing=CHECKPOINTS)
     discard_checkpoints(run)
     return run
 
@@ -146,7 +146,7 @@ def _require_probed(run: Run, probe: Probe | None) -> None:
     if not run.has_frame(probe.table):
         raise UnsupportedError(
             f"run {run.id} is finished and was trained without this probe, which measures during training; "
-            f"move its folder away, or use another --runs."
+            f"move its folder away, or take another folder of runs."
         )
     probe.require_same(run)
 

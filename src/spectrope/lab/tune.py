@@ -82,5 +82,6 @@ def run_tuned(
     runs = execute(chosen, root, device=device, workers=workers, engine=engine, watch=watch)
     for run, one in zip(runs, plan, strict=True):
         tuning = next(tuning for tuning in tunings if differ_by_seed(tuning.of, one))
-        run.write_frame("tuning", tuning.table())
+        with run.lock():
+            run.write_frame("tuning", tuning.table())
     return runs

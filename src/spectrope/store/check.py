@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from spectrope.core import StoreError
+from spectrope.store.digests import remove
 from spectrope.store.files import move_aside
 from spectrope.store.folders import survey
-from spectrope.store.run import CONFIG, SET_ASIDE
+from spectrope.store.locks import held_if_free
+from spectrope.store.run import CONFIG, LOCK, SET_ASIDE
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 
@@ -50,13 +52,24 @@ def check_folders(root: Path) -> list[CheckedFolder]:
 
 def _is_run(path: Path) -> bool:
     """Whether a folder was made for a run: by its name, or by its configuration."""
-    return RUN_ID.fullmatch(path.name) is not None or (path / CONFIG).exists()
+    try:
+        return RUN_ID.fullmatch(path.name) is not None or (path / CONFIG).exists()
+    except OSError:  # Of a folder that may not be looked into, such as `lost+found`.
+        return False
 
 
-def set_aside(path: Path) -> Path:
-    """Move a folder into `.damaged` beside it, where it is not read as a run, and return its new path.
+def set_aside(path: Path) -> Path | None:
+    """Move a folder into `.damaged` beside it, where it is not read as a run.
+
+    Returns:
+        Its new path, or None while another process trains or measures the run, which stays where it is.
 
     Raises:
         StoreError: If it cannot be moved.
     """
-    return move_aside(path, path.parent / SET_ASIDE, path.name)
+    with held_if_free(path / LOCK) as free:
+        if not free:
+            return None
+        target = move_aside(path, path.parent / SET_ASIDE, path.name)
+        remove(target / LOCK)
+        return target

@@ -125,6 +125,21 @@ def require_file(path: Path) -> None:
         raise StoreError(f"cannot read {path}: it is no regular file; move it away.")
 
 
+def require_text(path: Path) -> None:
+    """Refuse a path whose name is no text, which tables and messages cannot hold.
+
+    Raises:
+        StoreError: If it has bytes that are not UTF-8.
+    """
+    if (shown := printable(path)) != str(path):
+        raise StoreError(f"cannot use {shown}: its name is not UTF-8; choose another.")
+
+
+def printable(path: Path) -> str:
+    """A path as text; bytes that are not UTF-8 as escapes."""
+    return str(path).encode(errors="backslashreplace").decode()
+
+
 def read_file(path: Path) -> bytes:
     """The content of a file.
 
@@ -145,10 +160,14 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_file(path))
     except (ValueError, RecursionError):
-        raise StoreError(f"{path} is damaged: it is not valid JSON.") from None
+        raise _damaged(path, "it is not valid JSON") from None
     if not isinstance(value, dict) or nests_deeply(value):
-        raise StoreError(f"{path} is damaged: it holds no JSON object, or one that nests too deeply.")
+        raise _damaged(path, "it holds no JSON object, or one that nests too deeply")
     return value
+
+
+def _damaged(path: Path, how: str) -> StoreError:
+    return StoreError(f"{path} is damaged: {how}; move its folder away and run it again.")
 
 
 def nests_deeply(value: Any) -> bool:

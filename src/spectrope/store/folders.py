@@ -4,6 +4,7 @@ from pathlib import Path
 
 from spectrope.core import StoreError
 from spectrope.store.errors import disk_errors
+from spectrope.store.files import printable, require_text
 from spectrope.store.run import CONFIG, Run, load_run
 
 NAMED = 6  # Runs named in a message at most.
@@ -25,6 +26,7 @@ def survey(root: str | Path) -> tuple[list[Run], list[tuple[Path, str]]]:
         StoreError: If `root` is no folder or cannot be read.
     """
     root = Path(root)
+    require_text(root)
     if not root.is_dir():
         raise StoreError(f"{root} is not a folder; compare and train make one.")
     with disk_errors(root, "read"):
@@ -35,7 +37,7 @@ def survey(root: str | Path) -> tuple[list[Run], list[tuple[Path, str]]]:
         try:
             runs.append(load_run(path))
         except StoreError as error:
-            broken.append((path, str(error)))
+            broken.append((Path(printable(path)), str(error)))
     return runs, broken
 
 

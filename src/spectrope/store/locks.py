@@ -73,6 +73,27 @@ def held(path: Path, what: str, stop: Stop) -> Iterator[None]:
         if stop():
             raise Interrupted(f"stopped while {what} was in use by another process.")
         time.sleep(SECONDS_BETWEEN_LOOKS)
+    with _released(path, handle):
+        yield
+
+
+@contextlib.contextmanager
+def held_if_free(path: Path) -> Iterator[bool]:
+    """Hold a lock file while the block runs, if no other process does, and say whether it is held.
+
+    Raises:
+        StoreError: If the lock file cannot be made.
+    """
+    if (handle := _taken(path)) is None:
+        yield False
+    else:
+        with _released(path, handle):
+            yield True
+
+
+@contextlib.contextmanager
+def _released(path: Path, handle: int) -> Iterator[None]:
+    """Remove a lock file after the block, and release its lock."""
     try:
         yield
     finally:

@@ -4,8 +4,8 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from spectrope.store.files import (
     read_file,
     read_json,
     require_file,
+    require_text,
     sweep_temporaries,
 )
 from spectrope.store.locks import held
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
 CONFIG, MANIFEST = "config.json", "manifest.json"
 LOCK = ".lock"  # Held while a run is trained or measured.
+_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())  # Folders locked further up.
 SET_ASIDE = ".damaged"  # Beside run folders; folders that begin with a dot are no runs.
 
 
@@ -98,9 +100,16 @@ class Run:
         require_facts(self.path / MANIFEST, manifest)
         return manifest
 
-    def finish(self, manifest: Mapping[str, Any]) -> None:
-        """Write the manifest, after everything else."""
-        write_verified(self.path / MANIFEST, json_content({"run": self.id, **manifest}))
+    def finish(self, manifest: Mapping[str, Any], passing: Collection[str] = ()) -> None:
+        """Write the manifest, after everything else, with the names of the files that a whole run has.
+
+        Args:
+            manifest: Its other fields.
+            passing: Tensors that are to be removed.
+        """
+        files = files_of(self.path, ".parquet", ".safetensors")
+        lasting = [path.name for path in files if path.stem not in passing]
+        write_verified(self.path / MANIFEST, json_content({"run": self.id, **manifest, "files": lasting}))
 
     @property
     def frames(self) -> list[str]:
@@ -191,10 +200,12 @@ class Run:
         remove(self._tensors(name))
         remove(self._frame(name))
 
-    def lock(self, stop: Stop = never) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def lock(self, stop: Stop = never) -> Iterator[None]:
         """Hold the lock of this run while the block runs; wait while another process holds it.
 
-        It ends with the process that holds it. Where the file system has no locks, nothing is waited for.
+        It ends with the process that holds it. Where the file system has no locks, nothing is waited for. A
+        block inside one that holds it goes on.
 
         Args:
             stop: Called while waiting.
@@ -203,7 +214,16 @@ class Run:
             Interrupted: If asked to stop while waiting.
             StoreError: If the folder cannot be written.
         """
-        return held(self.path / LOCK, f"run {self.id}", stop)
+        mine, place = _HELD.get(), self.path.resolve()
+        if place in mine:
+            yield
+            return
+        with held(self.path / LOCK, f"run {self.id}", stop):
+            token = _HELD.set(mine | {place})
+            try:
+                yield
+            finally:
+                _HELD.reset(token)
 
     def set_tensors_aside(self, name: str) -> Path:
         """Move damaged tensors into `.damaged` beside the run's folder, and return their new path.
@@ -223,9 +243,12 @@ class Run:
             Whether all files have a digest; those of folders of version 0.1.0 have none.
 
         Raises:
-            StoreError: Naming the first file that is damaged.
+            StoreError: Naming the first file that is damaged, or that the run had when it was finished.
         """
         _identity(self.path)
+        for name in self.manifest.get("files", ()) if self.finished else ():  # Earlier versions named none.
+            if not (self.path / name).exists():
+                raise StoreError(f"{self.path / name} is lost; move its folder away and run it again.")
         files = files_of(self.path, ".json", ".parquet", ".safetensors")
         verified = [self._verify(path) for path in files if path.exists()]  # Checkpoints come and go.
         return all(verified)
@@ -267,6 +290,7 @@ def open_run(root: Path, config: Mapping[str, Any], data_version: int) -> Run:
         StoreError: If the folder cannot be written, or is not the run that its name says.
     """
     path = root / config_hash(dict(config), data_version, RESULTS_VERSION)
+    require_text(path)
     identity = {"config": dict(config), "data_version": data_version, "results_version": RESULTS_VERSION}
     identity = json.loads(json.dumps(identity))
     make_folder(path)
@@ -295,6 +319,7 @@ def load_run(path: str | Path) -> Run:
     """
     require_type(path, (str, Path), "path", "the path of a run folder")
     path = Path(path)
+    require_text(path)
     with disk_errors(path, "read"):
         if not path.is_dir():
             raise StoreError(f"{path} is not a folder.")
@@ -364,6 +389,7 @@ def _check_files(path: Path) -> None:
     """Refuse tables and tensors that are truncated or no regular files, without reading their values."""
     for file in path.iterdir():
         if not (is_temporary(file) or file.name == LOCK):
+            require_text(file)
             require_file(file)
     # A process that trains the run may remove one of them meanwhile.
     for table in files_of(path, ".parquet"):

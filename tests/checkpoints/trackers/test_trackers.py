@@ -2,17 +2,21 @@
 
 import csv
 import json
+import math
 import os
+import shutil
 import sqlite3
 import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import spectrope as sp
-from spectrope.core import ConfigError, UnknownNameError, UnsupportedError
+from spectrope.core import ConfigError, StoreError, UnknownNameError, UnsupportedError
+from spectrope.store import Run
 
 SECRET = "0123456789abcdef0123456789abcdef01234567"
 SCRIPT = """
@@ -195,6 +199,27 @@ def test_every_tracker_is_tested():
     from spectrope.checkpoints.trackers import TRACKERS
 
     assert set(TRACKERS) == set(READERS)
+
+
+def test_values_that_are_not_finite_are_told_and_the_tracker_is_closed(trained_once, tmp_path, recwarn):
+    [run] = sp.runs(trained_once)
+    broken = Run(shutil.copytree(run.path, tmp_path / "runs" / run.id))
+    frame = broken.frame("metrics")
+    broken.write_frame("metrics", frame.with_columns(pl.lit(math.nan).alias("loss")))
+    broken.finish({**run.manifest, "test_loss": math.nan})
+    tracker = sp.tracker("csv", tmp_path / "numbers", run="diverged")
+    sp.export(broken, tracker)
+    assert tracker.file.closed
+    values = pl.read_csv(tmp_path / "numbers" / "diverged.csv")
+    assert values.filter(pl.col("name") == "final/diverged")["value"].to_list() == [1.0]
+    assert not values["name"].str.contains("loss").any()
+    assert f"run {run.id}: {len(frame)} values that are not finite were not sent." in str(recwarn[-1].message)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot write .*file"):
+        sp.tracker("csv", tmp_path / "file")
 
 
 def test_a_run_is_exported(trained_once, tmp_path):

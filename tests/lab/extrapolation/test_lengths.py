@@ -104,6 +104,18 @@ def test_what_a_run_holds_is_not_computed_again_and_not_lost(tmp_path, monkeypat
     assert len(run.frame(TABLE)) == 2
 
 
+def test_rows_that_another_process_stores_meanwhile_are_kept(tmp_path):
+    run = train(tiny(), tmp_path, CPU, precision="float32")
+    other = iter((2.0,))
+
+    def watch(progress):
+        for factor in other:
+            extrapolate(run, (factor,), examples=20)
+
+    assert extrapolate(run, (1, 1.5), examples=20, watch=watch)["factor"].to_list() == [1, 1.5]
+    assert run.frame(TABLE)["factor"].to_list() == [1, 1.5, 2]
+
+
 def test_an_encoding_that_ends_says_so_and_a_scaling_that_does_not_apply_leaves_no_row(tmp_path):
     run = train(tiny("learned"), tmp_path, CPU, precision="float32")
     table = extrapolate(run, (1, 2), ("none", "linear", "longrope"), examples=20)

@@ -23,9 +23,11 @@ from spectrope.encodings.positions.shifted import Shifted
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
+from spectrope.lab.job import train
 from spectrope.lab.runs import build_model
 from spectrope.lab.training import state as sitting
 from spectrope.lab.training.config import Experiment, TrainingConfig
+from spectrope.lab.training.learning import LearningProbe
 from spectrope.lab.training.loop import Trainer, accumulate, learning_rate
 from spectrope.lab.training.scales import experiment
 from spectrope.lab.training.state import CHECKPOINT, WEIGHTS
@@ -67,6 +69,26 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, whole, after):
     assert_frame_equal(run.frame("metrics"), whole.frame("metrics"))
     for name, tensor in weights(whole).items():
         assert torch.equal(weights(run)[name], tensor), name
+
+
+@pytest.mark.parametrize("after", [7, 8, 10])
+def test_a_run_that_drops_positions_goes_on_without_them(tmp_path, monkeypatch, after):
+    one = replace(tiny(), training=replace(tiny().training, drop_positions=0.3))
+    probe = LearningProbe(every=1, examples=4)
+    whole = train(one, tmp_path / "whole", CPU, probe=probe)
+    asked = itertools.count(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "write", _interrupt)
+        with pytest.raises(Interrupted):
+            train(one, tmp_path, CPU, stop=lambda: next(asked) == after, probe=probe)
+    run = train(one, tmp_path, CPU, probe=probe)
+    for name in ("metrics", "learning", "gradients"):
+        assert_frame_equal(run.frame(name), whole.frame(name))
+    assert run.manifest["test_loss"] == whole.manifest["test_loss"]
+
+
+def _interrupt(trainer: Trainer) -> None:
+    raise Interrupted("as by a kill before the scores are written.")
 
 
 def test_a_stopped_run_goes_on_in_its_precision(tmp_path):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from spectrope.core import require, require_least
+from spectrope.core import SEEDS, require, require_least
 from spectrope.lab import AnyExperiment
 
 
@@ -35,6 +35,7 @@ class RepeatedTokens(AnyExperiment):
     def __post_init__(self) -> None:
         require_least(self, 1, "n_layers", "n_heads", "feed_forward", "batch_size", "steps", "evaluate_every")
         require_least(self, 0, "seed", "warmup")
+        require(self.seed < SEEDS, self, "seed", "below 2**63")
         require_least(self, 2, "vocabulary")
         require_least(self, 8, "length")
         require(self.d_model % (2 * self.n_heads) == 0, self, "d_model", "a multiple of twice n_heads")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spectrope.core import ConfigError, Registered, Registry, UnsupportedError
+from spectrope.store import disk_errors
 
 TRACKERS: Registry[type["Tracker"]] = Registry("tracker", "spectrope.checkpoints.trackers", "Tracker")
 
@@ -28,6 +29,7 @@ class Tracker(Registered, ABC):
 
     Raises:
         ConfigError: If it cannot send to an address, or a name is no plain name.
+        StoreError: If the folder cannot be written.
     """
 
     registry = TRACKERS
@@ -53,7 +55,8 @@ class Tracker(Registered, ABC):
                 )
         self.folder, self.project, self.run, self.url = Path(folder), project, run, url
         self.config = dict(config or {})
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         self.open()
 
     @abstractmethod

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spectrope.checkpoints.trackers.base import Tracker, unused
 from spectrope.core import ConfigError
+from spectrope.store import disk_errors
 
 
 class CsvFile(Tracker, name="csv"):
@@ -20,6 +21,7 @@ class CsvFile(Tracker, name="csv"):
 
         Raises:
             ConfigError: If its settings cannot be written as JSON.
+            StoreError: If the folder cannot be written.
         """
         try:
             settings = json.dumps(self.config, indent=2, default=str)
@@ -27,16 +29,18 @@ class CsvFile(Tracker, name="csv"):
             raise ConfigError(f"config must be settings that JSON can hold: {error}.") from None
         path = unused(self.folder, self.run or "metrics", ".csv", ".json")
         file = Path(f"{path}.csv")
-        self.file = file.open("x", newline="", encoding="utf-8")
-        if self.config:
-            file.with_suffix(".json").write_text(settings, encoding="utf-8")
+        with disk_errors(file):
+            self.file = file.open("x", newline="", encoding="utf-8")
+            if self.config:
+                file.with_suffix(".json").write_text(settings, encoding="utf-8")
         self.lines = csv.writer(self.file)
         self.lines.writerow(("step", "name", "value"))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """A line per number."""
-        self.lines.writerows((step, name, value) for name, value in values.items())
-        self.file.flush()
+        with disk_errors(Path(self.file.name)):
+            self.lines.writerows((step, name, value) for name, value in values.items())
+            self.file.flush()
 
     def close(self) -> None:
         """Close the file."""

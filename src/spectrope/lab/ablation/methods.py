@@ -161,9 +161,13 @@ def ablate(
         device: Device to compute on.
         method: Ablation method (default: `Exact`).
         watch: Progress callback, called with the number of heads done.
+
+    Raises:
+        StoreError: If the run's folder cannot be written, or its weights cannot be read.
     """
-    tables = (method or Exact()).measure(TrainedSubject.of(run, device, watch))
-    keep_drops(run, tables)
+    with run.lock():
+        tables = (method or Exact()).measure(TrainedSubject.of(run, device, watch))
+        keep_drops(run, tables)
     return tables
 
 
@@ -178,12 +182,13 @@ def ablate_apart(
 
 def keep_drops(run: Run, tables: TablesByName) -> None:
     """Write tables of an ablation, and delete correlations with the drops that they replace."""
-    if any(mark_of("ablation", name) is not None for name in tables):
-        for name in run.frames:
-            if mark_of("correlation", name) is not None:
-                run.remove(name)
-    for name, table in reversed(tables.items()):  # The first tells that all are there.
-        run.write_frame(name, table)
+    with run.lock():
+        if any(mark_of("ablation", name) is not None for name in tables):
+            for name in run.frames:
+                if mark_of("correlation", name) is not None:
+                    run.remove(name)
+        for name, table in reversed(tables.items()):  # The first tells that all are there.
+            run.write_frame(name, table)
 
 
 def choose_protocol(name: str, fill: str | None) -> Protocol:

@@ -66,9 +66,10 @@ def atlas_run(
         ConfigError: If there are more bands than a head has frequencies.
         UnsupportedError: If the encoding has no frequency bands.
     """
-    tables = atlas_tables(TrainedSubject.of(run, device, watch), how or RunAtlas())
-    for name, table in tables.items():
-        run.write_frame(name, table)
+    with run.lock():
+        tables = atlas_tables(TrainedSubject.of(run, device, watch), how or RunAtlas())
+        for name, table in tables.items():
+            run.write_frame(name, table)
     return tables
 
 

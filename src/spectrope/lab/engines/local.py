@@ -42,7 +42,7 @@ SECONDS_BETWEEN_LOOKS = 0.2
 START_METHOD = "spawn"  # Of worker processes; a fork of a process that uses threads may hang.
 DIED = (
     "a worker process died, for example because memory ran out; the same command resumes from the saved "
-    "state, and fewer --workers need less memory."
+    "state, and fewer workers need less memory."
 )
 
 

@@ -10,7 +10,15 @@ import torch.nn.functional as F
 from scipy import stats
 from torch import Tensor
 
-from spectrope.core import ConfigError, Progress, UnknownNameError, UnsupportedError, Watch, unwatched
+from spectrope.core import (
+    ConfigError,
+    Progress,
+    UnknownNameError,
+    UnsupportedError,
+    Watch,
+    require_type,
+    unwatched,
+)
 from spectrope.encodings import LongRoPE
 from spectrope.lab.evaluation.score import IGNORED, correct, counted_labels, predict
 from spectrope.lab.extrapolation.scalings import SCALINGS, rescheduled
@@ -50,6 +58,7 @@ def check_lengths(
     if not factors or not scalings:
         raise ConfigError("lengths and scalings must be at least one each.")
     for factor in factors:
+        require_type(factor, (int, float), "each of lengths", "a number")
         if not 1 <= factor < float("inf"):
             raise ConfigError(f"lengths must be multiples of the trained one, from 1 on; got {factor:g}.")
     for name in scalings:
@@ -93,15 +102,14 @@ def extrapolate(
     if examples < 2:
         raise ConfigError(f"examples must be at least 2, for an interval; got {examples}.")
     subject = _Subject(run, examples, device or torch.device("cpu"))
-    known = run.frame(TABLE) if run.has_frame(TABLE) else pl.DataFrame(schema=SCHEMA)
-    if subject.numbered:  # Earlier versions scored it as if nothing had been asked for.
-        known = known.filter((pl.col("scaling") != "interpolated") | (pl.col("note") != ""))
+    known = subject.known()
     wanted = [(name, float(factor)) for name in scalings for factor in factors]
     for done, (name, factor) in enumerate(wanted, 1):
         here = (pl.col("scaling") == name) & (pl.col("factor") == factor) & (pl.col("examples") == examples)
         if known.filter(here).is_empty() and (row := subject.row(name, factor)) is not None:
-            known = pl.concat([known, pl.DataFrame([row], schema=SCHEMA)])
-            run.write_frame(TABLE, known.sort(KEYS))
+            with run.lock():  # Another process may have added rows meanwhile.
+                known = pl.concat([subject.known().filter(~here), pl.DataFrame([row], schema=SCHEMA)])
+                run.write_frame(TABLE, known.sort(KEYS))
         watch(Progress("lengths", done, len(wanted)))
     asked = pl.DataFrame(wanted, schema={"scaling": pl.String, "factor": pl.Float64}, orient="row")
     return asked.join(
@@ -120,6 +128,15 @@ class _Subject:
     def __post_init__(self) -> None:
         self.experiment: Experiment = experiment_of(self.run)
         self.dtype = dtype_for(self.run, self.device)
+
+    def known(self) -> pl.DataFrame:
+        """The rows that the run has."""
+        if not self.run.has_frame(TABLE):
+            return pl.DataFrame(schema=SCHEMA)
+        table = self.run.frame(TABLE)
+        # Earlier versions scored those that number their tokens as if nothing had been asked for.
+        right = (pl.col("scaling") != "interpolated") | (pl.col("note") != "")
+        return table.filter(right) if self.numbered else table
 
     @property
     def numbered(self) -> bool:

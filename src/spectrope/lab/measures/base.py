@@ -13,11 +13,12 @@ from spectrope.store import Run
 
 MEASURES: Registry[type["Measure"]] = Registry("measure", "spectrope.lab.measures", "TableMeasure")
 TABLES_OF_OTHERS = (
+    *("checkpoint", "checkpoint-2"),
     *("metrics", "tuning", "extrapolation", "learning", "gradients", "participation", "atlas-heads"),
     *("learning-settings", "head_gradients-settings", "head-groups"),
     *("deposit", "adaptive", "cumulative", "screen", "correlation", "bands", "shares", "kernel", "lags"),
     *("distances", "symbol", "extremes", "eigenvalues", "szego", "terms", "term_kernel"),
-)  # Which training, ablation and spectra keep with a run.
+)  # Which training, ablation and spectra keep with a run, or remove from it.
 for _name in TABLES_OF_OTHERS:
     MEASURES.reserve(_name, "a table that SpectroPE itself keeps with a run")
 
@@ -59,6 +60,7 @@ class TableMeasure(Measure):
         """
 
     def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
-        table = self.table(run, device, watch)
-        require_type(table, pl.DataFrame, f"{type(self).__name__}.table", "a polars data frame")
-        run.write_frame(self.kind, with_digests(table, type(self)))
+        with run.lock():
+            table = self.table(run, device, watch)
+            require_type(table, pl.DataFrame, f"{type(self).__name__}.table", "a polars data frame")
+            run.write_frame(self.kind, with_digests(table, type(self)))

@@ -75,8 +75,13 @@ def spectrum(
 
     Raises:
         UnsupportedError: If positions are not equally spaced.
-        StoreError: If the run's weights or drops cannot be read.
+        StoreError: If the run's weights or drops cannot be read, or its folder cannot be written.
     """
+    with run.lock():
+        return _measured(run, device, plan, watch)
+
+
+def _measured(run: Run, device: torch.device, plan: Measurement | None, watch: Watch) -> TablesByName:
     drops = _drops(run)
     plan, subject = plan or Measurement(), TrainedSubject.of(run, device, watch)
     batch, n = longest(subject.held_out, plan.examples)

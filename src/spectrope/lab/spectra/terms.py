@@ -42,8 +42,13 @@ def terms(
 
     Raises:
         UnsupportedError: If positions are not equally spaced.
-        StoreError: If the run's weights cannot be read.
+        StoreError: If the run's weights cannot be read, or its folder cannot be written.
     """
+    with run.lock():
+        return _measured(run, device, plan, watch)
+
+
+def _measured(run: Run, device: torch.device, plan: Measurement | None, watch: Watch) -> TablesByName:
     plan, subject = plan or Measurement(), TrainedSubject.of(run, device, watch)
     config = subject.model.config
     batch, n = longest(subject.held_out, plan.examples)

@@ -5,7 +5,16 @@ from math import inf
 from typing import Annotated, Any, Literal
 
 from spectrope.attention import IMPLEMENTATIONS
-from spectrope.core import ConfigError, Configured, OneOf, Precision, require, require_least, with_fields
+from spectrope.core import (
+    SEEDS,
+    ConfigError,
+    Configured,
+    OneOf,
+    Precision,
+    require,
+    require_least,
+    with_fields,
+)
 from spectrope.encodings import Arange
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.manifest import DECODER
@@ -79,6 +88,7 @@ class Experiment(AnyExperiment):
     def __post_init__(self) -> None:
         require_least(self, 1, "n_train", "n_test", "edition")
         require_least(self, 0, "seed")
+        require(self.seed < SEEDS, self, "seed", "below 2**63")
         self._require_room()
 
     def _require_room(self) -> None:

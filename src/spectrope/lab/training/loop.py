@@ -81,6 +81,8 @@ class Trainer:
         dtype = choose_dtype(precision if configured == "auto" else configured, device)
         self.state = TrainingState(model, make_optimiser(model, self.config), dtype=dtype)
         self.state.restore(run)
+        if self.state.step > steps_with_positions(self.steps, self.config):
+            model.drop_positions()  # As the steps before the checkpoint did.
         if probe is None:
             go_unprobed(run, self.state.step)
         self.recorder = None if probe is None else Recorder(probe, run, self.train_data, self.state.step)

@@ -51,7 +51,8 @@ class Probe(ABC):
         if not used.equals(self.settings):
             raise UnsupportedError(
                 f"run {run.id} was measured during training with {_listed(used)}, and not with "
-                f"{_listed(self.settings)}; use the former, move its folder away, or use another --runs."
+                f"{_listed(self.settings)}; use the former, move its folder away, or take another folder "
+                "of runs."
             )
 
     @abstractmethod
@@ -89,7 +90,7 @@ class Recorder:
         elif not run.has_frame(probe.table):
             raise UnsupportedError(
                 f"run {run.id} was begun without this probe, and is at step {step}; finish it without, move "
-                "its folder away, or use another --runs."
+                "its folder away, or take another folder of runs."
             )
         probe.require_same(run)
         self._tables: dict[str, pl.DataFrame] = {}
@@ -122,7 +123,7 @@ def go_unprobed(run: Run, step: int) -> None:
         if step:
             raise UnsupportedError(
                 f"run {run.id} was begun with a probe, which keeps table {name.removesuffix(SETTINGS)!r}; "
-                "resume it with the same one, move its folder away, or use another --runs."
+                "resume it with the same one, move its folder away, or take another folder of runs."
             )
         for table in (*run.frame(name)[TABLES][0], name):  # The settings last, which name the others.
             run.remove(table)

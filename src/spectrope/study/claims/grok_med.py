@@ -55,7 +55,7 @@ class GrokMed(GrokClaim, name="grok-med"):
         return {"random": base(scale, seed)}
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        med, step = (seen.values("random", _strength(name)) for name in ("med", "step"))
+        med, step = (seen.values("random", strength(name)) for name in ("med", "step"))
         yield Part(
             quantity="test accuracy",
             prediction=AtLeast(GROKKED, null=None),
@@ -63,7 +63,7 @@ class GrokMed(GrokClaim, name="grok-med"):
             premise=True,
             note=_told(med, step),
         )
-        leads = {name: difference(med, seen.values("random", _strength(name))) for name in RIVALS}
+        leads = {name: difference(med, seen.values("random", strength(name))) for name in RIVALS}
         near, prediction = AtLeastEach.of_margins(LEAD, "rho", leads)
         told = (f"strongest rival: {RIVALS[near]}", _told(med, step), _signs(seen))
         rivals = "; ".join(one for one in told if one)
@@ -82,7 +82,7 @@ class GrokMed(GrokClaim, name="grok-med"):
             )
 
 
-def _strength(measure: str) -> Quantity:
+def strength(measure: str) -> Quantity:
     """How closely a measure follows test loss, whichever way."""
 
     def quantity(row: StudyRow) -> float | None:

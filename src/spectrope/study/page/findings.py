@@ -20,6 +20,7 @@ from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.claims.tuned import DistanceOrderingTuned
 from spectrope.study.conditions import RELEASED, SWITCHES
 from spectrope.study.page.deposits import wide
+from spectrope.study.page.grokked import grokked
 from spectrope.study.predictions import Values, nearest
 from spectrope.study.quantities import (
     ABLATION,
@@ -46,7 +47,15 @@ def findings(study: Study, rows: StudyRows) -> list[str]:
     """The sentences, the strongest first."""
     # Deposits are counted over all unselected seeds; a repetition on some of these is not independent.
     counted = [] if study.is_repeated else [_dropout]
-    tellers = [_deposits_by_condition, _beside_table_1, _causal_mask, _rope_first, *counted, _padding]
+    tellers = [
+        _deposits_by_condition,
+        _beside_table_1,
+        _causal_mask,
+        _rope_first,
+        *counted,
+        _padding,
+        grokked,
+    ]
     return [sentence for tell in tellers for sentence in tell(study, rows)]
 
 
@@ -92,9 +101,7 @@ def _told_gaps(seen: Seen, *, theirs: bool) -> str:
         name: _values(seen, f"distance/{name}", gap(), only_learned=True).values() for name in NAMES
     }
     told = ", ".join(
-        f"{NAMES[name]} {min(gaps):.1f} to {max(gaps):.1f} points, n = {len(gaps)}"
-        for name, gaps in learned_gaps.items()
-        if gaps
+        f"{NAMES[name]} {_range(gaps)} points, n = {len(gaps)}" for name, gaps in learned_gaps.items() if gaps
     )
     by = " by the authors' ablation" if theirs else ""
     if not told:
@@ -103,6 +110,12 @@ def _told_gaps(seen: Seen, *, theirs: bool) -> str:
         f"The largest gap between the two most important heads of a layer{by}, over runs that learned the "
         f"task: {told}."
     )
+
+
+def _range(values: Collection[float]) -> str:
+    """The least and the largest value, once where they print alike."""
+    least, largest = (f"{value:.1f}" for value in (min(values), max(values)))
+    return least if least == largest else f"{least} to {largest}"
 
 
 def _count(seen: Seen, layers: Iterable[int] | None = None, *, ours: bool = False) -> str:

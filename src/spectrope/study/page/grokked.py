@@ -1,0 +1,56 @@
+"""Summary sentence on grokking, computed from rows, and omitted if they are missing."""
+
+from collections.abc import Iterator
+from statistics import fmean
+
+from spectrope.stats import MIN_SEEDS
+from spectrope.study.claims.grok_distribution import MOST, GrokDistribution
+from spectrope.study.claims.grok_med import RIVALS, GrokMed, strength
+from spectrope.study.grok_arms import held, last, scaled
+from spectrope.study.predictions import nearest
+from spectrope.study.quantities import difference
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import Study
+
+CONDITION = "described"  # The only one of the second paper's claims.
+SQUARE, AS_MANY = f"square/{MOST}", "random/square"
+
+
+def grokked(study: Study, rows: StudyRows) -> Iterator[str]:
+    """Accuracies from equally many pairs, drawn at random or outside a square, and how MED fared."""
+    claim = GrokDistribution()
+    seen = claim.see(rows, CONDITION, study.scale, study.seeds_of(claim, CONDITION))
+    test, hole = last("test_accuracy", 100.0), last("held_out_accuracy", 100.0)
+    seeds = seen.complete((AS_MANY, SQUARE), test) & seen.complete((SQUARE,), hole)
+    if len(seeds) < MIN_SEEDS:
+        return
+    one = held("square", MOST, study.scale, min(seeds))
+    pairs = len(one.task.build().split(one.seed).train)
+    drawn, beside, within = (
+        fmean(seen.values(arm, quantity)[seed] for seed in seeds)
+        for arm, quantity in ((AS_MANY, test), (SQUARE, test), (SQUARE, hole))
+    )
+    yield (
+        f"**Models of one layer that train on {pairs:,} pairs answer {drawn:.1f} % of all other sums modulo "
+        f"{one.task.p} if those pairs are drawn at random, and {beside:.1f} % if they all lie outside a "
+        f"square.** The square has the pairs with both operands at most {scaled(MOST, study.scale)}, of "
+        f"which {within:.1f} % are answered. All train for {one.training.steps:,} steps, n = {len(seeds)}."
+        f"{_measures(study, rows)}"
+    )
+
+
+def _measures(study: Study, rows: StudyRows) -> str:
+    """How closely MED, its strongest rival and the mere number of the step follow the test loss; empty with
+    too few runs."""
+    claim = GrokMed()
+    seen = claim.see(rows, CONDITION, study.scale, study.seeds_of(claim, CONDITION))
+    rho = {name: seen.values("random", strength(name)) for name in ("med", "step", *RIVALS)}
+    if any(len(values) < MIN_SEEDS for values in rho.values()):
+        return ""
+    rival = nearest({name: difference(rho["med"], rho[name]) for name in RIVALS})
+    med, strongest, step = (fmean(rho[name].values()) for name in ("med", rival, "step"))
+    return (
+        f" In {len(rho['med'])} runs on random pairs, the rank correlation with the test loss, without its "
+        f"sign, is {med:.2f} for MED, {strongest:.2f} for {RIVALS[rival]} and {step:.2f} for the number of "
+        "the step."
+    )

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from spectrope.attention import IMPLEMENTATIONS, attention, fastest
 from spectrope.attention.explicit import CACHED_ENTRIES, _block, explicit, pieces
-from spectrope.core.errors import UnknownNameError, UnsupportedError
+from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 
@@ -257,3 +257,20 @@ def test_without_gradients_bfloat16_errs_as_little(name, n):
 
     exact = computed(torch.float32)
     assert (computed(torch.bfloat16) - exact).norm() <= 0.01 * exact.norm()
+
+
+@pytest.mark.parametrize("impl", ["reference", "explicit", "fused"])
+@pytest.mark.parametrize("of_keys", [1, 2])
+def test_grouped_keys_are_to_be_repeated(impl, of_keys):
+    q, k = torch.randn(2, 4, 5, 8), torch.randn(2, of_keys, 5, 8)
+    pos = torch.arange(5)[None]
+    with pytest.raises(ConfigError, match=r"heads of the queries, \(2, 4\); got \(2, .\)\. Repeat keys"):
+        attention(Context(q, k, pos, pos), k, ENCODINGS["nope"](), causal=True, impl=impl)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 4, 5, 4), (1, 2, 4, 5, 5)])
+def test_a_mask_that_does_not_fit_is_refused(shape):
+    q, pos = torch.randn(2, 4, 5, 8), torch.arange(5)[None]
+    ctx = Context(q, q, pos, pos, mask=torch.ones(shape, dtype=torch.bool))
+    with pytest.raises(ConfigError, match=r"mask must broadcast to \(b, h, i, j\), \(2, 4, 5, 5\); got"):
+        attention(ctx, q, ENCODINGS["nope"](), causal=False)

@@ -11,9 +11,10 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from spectrope.conformance import RotaryCell, cells, conform
-from spectrope.conformance.cells import BASE, SCALINGS
-from spectrope.conformance.implementation import load
+from spectrope.conformance.cells import BASE, SCALINGS, STARTS
+from spectrope.conformance.implementation import RotaryFunction, load
 from spectrope.conformance.oracle import rotated, schedule_of
+from spectrope.conformance.suite import EXAMPLES, own_layout
 from spectrope.core import ConfigError
 
 GOOD = """
@@ -260,10 +261,10 @@ def test_what_no_option_varies_is_looked_at(function: Function, beyond: str):
 
 
 def test_a_call_that_is_not_offered_is_told():
-    def one_sequence(x: Tensor, positions: Tensor) -> Tensor:
+    def one_sequence(x: Tensor, positions: Tensor, base: float = BASE) -> Tensor:
         if len(x) > 1:
             raise NotImplementedError("a batch")
-        return everything(x, positions, layout="halves")
+        return everything(x, positions, layout="halves", base=base)
 
     found = conform(one_sequence, only=[RotaryCell()])
     assert found.ok
@@ -278,3 +279,60 @@ def test_another_type_is_told():
 
     found = conform(widens, only=[RotaryCell(dtype="bfloat16")])
     assert "In 1 of 2 cases it returns float64." in list(found.parts())
+
+
+def test_a_function_that_writes_into_its_vectors_has_its_own_layout():
+    def writes(x: Tensor, positions: Tensor) -> Tensor:
+        with torch.no_grad():
+            return x.copy_(everything(x, positions, layout="halves"))
+
+    assert own_layout(RotaryFunction.of("writes", writes)) == "halves"
+
+
+def test_a_result_elsewhere_fails_in_a_line():
+    def elsewhere(x: Tensor, positions: Tensor, layout: str) -> Tensor:
+        return x.to("meta")
+
+    found = conform(elsewhere, only=[RotaryCell()])
+    assert {(one.verdict, one.note) for one in found.results} == {("fails", "a tensor on meta")}
+    with pytest.raises(ConfigError, match="must return a tensor on cpu, as its vectors; got meta"):
+        conform(lambda x, positions: x.to("meta"), only=[RotaryCell()])
+
+
+def test_an_example_names_the_base_that_was_asked_for():
+    def faulty(x: Tensor, positions: Tensor, base: float = 500_000.0) -> Tensor:
+        y = everything(x, positions, layout="halves", base=base)
+        return torch.cat([y[..., :5], -y[..., 5:6], y[..., 6:]], -1)
+
+    example = conform(faulty, only=[RotaryCell()]).examples[0]
+    assert "base=10000.0" in example.code
+    space: dict[str, Any] = {"torch": torch, "apply_rope": faulty}
+    exec(example.code, space)
+    place = int(example.said.partition("0, 0, 0, ")[2].partition("]")[0])
+    assert float(space["y"].detach()[0, 0, 0, place]) == pytest.approx(
+        float(example.said.rpartition(" ")[2]), rel=1e-3
+    )
+
+
+def test_the_largest_error_and_the_examples_that_are_not_printed_are_told():
+    def off(x: Tensor, positions: Tensor, layout: str) -> Tensor:
+        y = everything(x, positions, layout=layout)
+        return y + (0.1 * (positions > 500_000)).to(x)[:, None] * x.detach().abs().amax(-1, keepdim=True)
+
+    start = max(STARTS)
+    told = " ".join(str(part) for part in conform(off, only=[RotaryCell(start=start)]).parts())
+    assert "The largest error is 0.1 of the largest coordinate (float32, positions from 999,953)" in told
+    assert "here up to 0.24." in told
+
+    def nothing(x: Tensor, positions: Tensor, layout: str, width: int = 64, scaling: Any = None) -> Tensor:
+        return x + 0
+
+    found = conform(nothing, only=[cell for cell in cells() if cell.sections == "one axis"])
+    assert f"{len(found.examples) - EXAMPLES} more examples are in the JSON." in list(found.parts())
+
+
+def test_a_base_that_cannot_be_asked_for_is_told():
+    def plain(x: Tensor, positions: Tensor) -> Tensor:
+        return everything(x, positions, layout="halves")
+
+    assert conform(plain, only=[RotaryCell()]).absent == ("base=500000.0",)

@@ -151,3 +151,14 @@ def test_rope_has_a_fixed_number_of_eigenvalues_and_alibis_grow_with_the_square(
 def test_wrong_input_is_refused_in_one_line(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_nothing_decays_within_two_positions(n):
+    for match in (eigenvalue_match, singular_value_match):
+        assert not match(kms(0.01, n)).theorem_applies
+
+
+def test_a_symbol_that_is_one_number_is_refused():
+    with pytest.raises(ConfigError, match=r"symbol must give a value per angle; got \(\)"):
+        eigenvalue_match(kms(0.5, 3), lambda theta: torch.tensor(1.0))

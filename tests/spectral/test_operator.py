@@ -140,3 +140,10 @@ def test_the_zero_matrix_is_a_right_answer():
     zero = ToeplitzOperator(torch.zeros(9))
     assert not (zero @ torch.ones(5)).any()
     assert symbol_range(zero) == symbol_range(ToeplitzOperator(torch.zeros(3)))
+
+
+def test_an_operator_keeps_its_lags():
+    lags = torch.ones(3, dtype=torch.float64)
+    operator = ToeplitzOperator(lags)
+    lags[0] = 7.0
+    assert operator.lags.tolist() == [1.0, 1.0, 1.0]

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError
-from spectrope.spectral import BandGram, band_gram, factorisation_residuals, rope_logits, rotated
+from spectrope.spectral import (
+    BandGram,
+    band_gram,
+    factorisation_residuals,
+    position_factor,
+    rope_logits,
+    rotated,
+)
 from spectrope.spectral.product import logit_energy
 
 SIZES = st.sampled_from([1, 2, 31, 63, 64, 65, 97])
@@ -158,3 +165,12 @@ def test_content_times_distance_rank_is_zero_for_additive_and_2m_for_rope():
 def test_wrong_input_is_refused_in_one_line(call, match):
     with pytest.raises(ConfigError, match=match):
         call()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_a_position_factor_is_over_all_examples(batch, causal):
+    q, k = torch.randn(2, *batch, 8, 1, dtype=torch.complex128)
+    lags = torch.arange(0 if causal else -7, 8).double()
+    factor = position_factor(q, k, torch.tensor([0.5]), causal)
+    torch.testing.assert_close(factor, torch.exp(0.5j * lags))

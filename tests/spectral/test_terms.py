@@ -84,3 +84,11 @@ def test_the_position_factor_leaves_the_residual_of_the_factorisation(causal):
     fitted = content * factor[lag.clamp(min=0) if causal else lag + 8]
     residual = (logits - fitted).norm() ** 2 / logits.norm() ** 2
     assert residual.item() == pytest.approx(factorisation_residuals(q, k, frequencies, causal=causal).item())
+
+
+def test_entries_that_a_causal_query_does_not_see_are_not_read():
+    terms = torch.randn(2, 5, 5)
+    unseen = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    seen = term_energies(terms, causal=True)
+    hidden = term_energies(terms.masked_fill(unseen, -torch.inf), causal=True)
+    assert_close(hidden.share, seen.share)

@@ -231,3 +231,10 @@ def test_effects_at_ten_thousand_positions_recover_planted_lags(causal):
 def test_wrong_input_is_refused_in_one_line(call, match):
     with pytest.raises(ConfigError, match=match):
         call()
+
+
+def test_entries_above_the_diagonal_are_absent_from_the_nearest_causal_one():
+    matrix = torch.randn(5, 5)
+    unseen = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    nearest = nearest_toeplitz(matrix.masked_fill(unseen, -torch.inf), causal=True)
+    assert_close(nearest.lags, nearest_toeplitz(matrix, causal=True).lags)

@@ -84,3 +84,10 @@ def test_intervals_cover_the_true_effect_as_often_as_they_say():
 def test_no_run_is_refused():
     with pytest.raises(ConfigError, match="a logistic model needs at least one run; got none"):
         MixedLogistic(EVENTS[:0], LEVELS[:0], SEEDS[:0])
+
+
+@pytest.mark.parametrize("level", [95, 1.0, 0.0])
+def test_a_level_is_a_share(level):
+    events, levels, seeds = np.array([True, False] * 8), np.arange(16) % 2, np.arange(16) // 2
+    with pytest.raises(ConfigError, match="level must"):
+        MixedLogistic(events, levels, seeds).differences(level=float(level))

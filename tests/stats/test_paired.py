@@ -69,7 +69,9 @@ def test_the_interval_of_a_net_loss_ends_where_its_tests_reject(lost, gained, n)
 
 
 def test_a_net_loss_far_from_what_is_supposed_has_the_smallest_p_value():
-    assert net_loss_p(0, 0, 36, 0.9) == (0.001, 0.001)
+    assert net_loss_p(0, 0, 36, 0.9) == (0.001, 1.0)
+    assert net_loss_p(0, 0, 36, -0.9) == (1.0, 0.001)
+    assert net_loss_p(3, 1, 6, 1.0) == (0.001, 1.0)  # "By at most 1" is always true.
     assert net_loss_p(6, 0, 6, 0.2)[1] == pytest.approx(0.6**6 + 0.001, abs=1e-6)
 
 

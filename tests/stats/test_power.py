@@ -15,6 +15,28 @@ from spectrope.stats.power import (
 from spectrope.stats.seeds import seed_proportion, t_interval
 
 
+@pytest.mark.parametrize("n", [34, 40])
+def test_unchanged_pairs_reject_no_bound_from_above(n):
+    suffices, share = detectable_loss(n, 0.2)
+    assert suffices
+    assert share == pytest.approx(0.44, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: detectable_difference(6, level=95.0),
+        lambda: detectable_proportion(10, level=95.0),
+        lambda: detectable_loss(10, 0.2, level=95.0),
+        lambda: detectable_proportion(10, power=2.0),
+        lambda: detectable_loss(10, 0.2, power=2.0),
+    ],
+)
+def test_levels_and_powers_are_shares(ask):
+    with pytest.raises(ConfigError, match=r"level must|power must"):
+        ask()
+
+
 def test_the_difference_is_that_of_power_tables():
     # R: power.t.test(n=20, type="one.sample", power=.8), strict=FALSE gives delta = 0.6604
     assert detectable_difference(20) == pytest.approx(0.660, abs=2e-3)

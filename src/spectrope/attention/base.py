@@ -85,15 +85,26 @@ def attention(
         noise: Dropout masks of the pattern (default: no dropout).
 
     Raises:
-        ConfigError: If the values do not fit the keys, or the mask is not Boolean.
+        ConfigError: If the values do not fit the keys, or the keys the queries, or the mask is not Boolean or
+            fits neither.
         UnknownNameError: If no implementation has that name.
         UnsupportedError: If the implementation cannot compute this encoding here. Another one is never
             substituted silently.
     """
     if v.ndim != 4 or v.shape[:3] != ctx.k.shape[:3]:
         raise ConfigError(f"values must be (b, h, j, e) for keys {tuple(ctx.k.shape)}; got {tuple(v.shape)}.")
+    if ctx.k.shape[:2] != ctx.q.shape[:2]:
+        raise ConfigError(
+            f"keys must have the batch and the heads of the queries, {tuple(ctx.q.shape[:2])}; got "
+            f"{tuple(ctx.k.shape[:2])}. Repeat keys and values for each query head of a group."
+        )
     if ctx.mask is not None and ctx.mask.dtype is not torch.bool:
         raise ConfigError(f"mask must be Boolean, True where attention is allowed; got {ctx.mask.dtype}.")
+    if ctx.mask is not None and not _fits(ctx.mask, (*ctx.q.shape[:3], ctx.k.shape[2])):
+        raise ConfigError(
+            f"mask must broadcast to (b, h, i, j), {(*ctx.q.shape[:3], ctx.k.shape[2])}; got "
+            f"{tuple(ctx.mask.shape)}."
+        )
     if impl == "fastest":
         impl = fastest(encoding, v.device, noise, v.dtype)
     chosen = IMPLEMENTATIONS[impl]
@@ -105,6 +116,12 @@ def attention(
             f"available here for {type(encoding).__name__}: {', '.join(able)}."
         )
     return chosen.compute(ctx.on_axes(encoding.axes), v, encoding, causal, noise)
+
+
+def _fits(mask: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether a mask broadcasts to a shape."""
+    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
+    return mask.ndim <= len(shape) and all(size in (1, wanted) for size, wanted in pairs)
 
 
 def reference(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:

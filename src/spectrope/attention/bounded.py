@@ -12,12 +12,13 @@ from spectrope.core import require
 
 
 class Bounded(Heads, name="bounded"):
-    r"""Maps the queries and keys of multi-head attention into a ball, so that no logit reaches a bound B:
-    :math:`x\,r/\sqrt{r^2 + |x|^2},\; r^2 = B\sqrt{d}`.
+    r"""Maps the queries and keys of multi-head attention into a ball, so that no product of them reaches a
+    bound B: :math:`x\,r/\sqrt{r^2 + |x|^2},\; r^2 = B\sqrt{d}`.
 
     For heads of width d, the norm of each query and key x is below r. So
-    :math:`|\langle q, k\rangle|/\sqrt{d} < B`, up to rounding, before and after any rotation that keeps
-    norms. Vectors much shorter than r hardly change. A lag bias is added as everywhere and is not bounded.
+    :math:`|\langle q, k\rangle|/\sqrt{d} < B`, up to rounding, before positions enter. Logits keep this bound
+    under encodings with the tag ISOMETRIC, whose rotations keep norms. Others may exceed it: those that
+    change norms, and those that add a bias. Vectors much shorter than r hardly change.
 
     Attention with bounded entries has approximations in almost linear time; `spectrope attention plan` shows
     which heads of a run have one with a certificate.

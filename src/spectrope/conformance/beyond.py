@@ -44,13 +44,12 @@ def faults_beyond(tested: RotaryFunction, cell: RotaryCell) -> dict[str, str | N
     Returns:
         Words for each call; "" if nothing is wrong, None if the function does not offer it.
     """
-    return {one.name: _fault(tested, cell, one) for one in _calls(tested, cell)}
+    return {one.name: _fault(tested, cell, one) for one in _calls(cell)}
 
 
-def _calls(tested: RotaryFunction, cell: RotaryCell) -> Iterator[Beyond]:
+def _calls(cell: RotaryCell) -> Iterator[Beyond]:
     x, positions = cell.vectors("x"), cell.positions()
-    if "base" in tested.takes:
-        yield Beyond(f"base={OTHER_BASE:.1f}", x, positions, OTHER_BASE)
+    yield Beyond(f"base={OTHER_BASE:.1f}", x, positions, OTHER_BASE)
     yield Beyond("two sequences in a batch", torch.cat([x, cell.vectors("g")]), positions)
     for tokens in FEWER:
         name = f"{tokens} token{'s' * (tokens > 1)}"
@@ -59,6 +58,8 @@ def _calls(tested: RotaryFunction, cell: RotaryCell) -> Iterator[Beyond]:
 
 def _fault(tested: RotaryFunction, cell: RotaryCell, call: Beyond) -> str | None:
     """What is wrong with one call; "" if nothing is, None if it is not offered."""
+    if call.base != BASE and "base" not in tested.takes:
+        return None
     try:
         y = tested(call.x.clone(), call.positions.clone(), cell.asked() | {"base": call.base})
     except NotOffered:
@@ -67,6 +68,8 @@ def _fault(tested: RotaryFunction, cell: RotaryCell, call: Beyond) -> str | None
         return f"fails with {reason(error)}"
     if not isinstance(y, Tensor) or y.shape != call.x.shape:
         return f"returns {tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__}"
+    if y.device != call.x.device:
+        return f"returns a tensor on {y.device}"
     error = error_of(cell, y, rotated(cell, call.x, call.positions, base=call.base), call.x)
     if judged(cell, call.positions, error) != "wrong":
         return ""

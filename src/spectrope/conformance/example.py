@@ -39,7 +39,7 @@ def smallest(
     tested: RotaryFunction, cell: RotaryCell, direction: str, error: float | None, note: str
 ) -> Example:
     """One token and one coordinate where they fail, else the cell's vectors."""
-    asked = ", ".join(f"{k}={v!r}" for k, v in cell.asked().items() if k in tested.takes and k != "base")
+    asked = ", ".join(f"{k}={v!r}" for k, v in cell.asked().items() if k in tested.takes)
     call = f"apply_rope(x, positions{', ' + asked if asked else ''})"
     if error is None or note:
         return Example(tested.name, cell, direction, _whole(cell, call), note or "fails")

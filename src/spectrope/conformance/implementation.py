@@ -83,7 +83,7 @@ def load(spec: str) -> RotaryFunction:
     Raises:
         ConfigError: If it cannot be imported, or is no such function.
     """
-    found = load_object(spec) if is_foreign(spec) else _imported(spec)
+    found = load_object(spec, "function") if is_foreign(spec) else _imported(spec)
     if not callable(found):
         raise ConfigError(f"{spec} is not a function; got {type(found).__name__}.")
     return RotaryFunction.of(spec, found)

@@ -15,7 +15,7 @@ from spectrope.conformance.cells import DTYPES, LAYOUTS, RotaryCell, cells
 from spectrope.conformance.example import Example, smallest
 from spectrope.conformance.implementation import NotOffered, RotaryFunction
 from spectrope.conformance.measured import CellVerdict, error_of, judged
-from spectrope.conformance.oracle import rotated
+from spectrope.conformance.oracle import FLOAT32, largest_angle, rotated
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Progress, Watch, reason, unwatched
 
@@ -88,8 +88,8 @@ class Conformance(Shown):
             absent = sum(one.verdict == "not offered" for one in self.results)
             yield (
                 "All offered cases agree with the float64 reference, up to the rounding of their types and "
-                f"of float32 angles. Not offered, and therefore not tested: {absent} of {len(self.results)} "
-                "cases."
+                f"of float32 angles. {self._largest()} Not offered, and therefore not tested: {absent} of "
+                f"{len(self.results)} cases."
             )
         yield from self.beyond
         if self.absent:
@@ -99,6 +99,19 @@ class Conformance(Shown):
             yield f"In {count} of {len(self.results)} cases it {note}."
         for example in self.examples[:EXAMPLES]:
             yield str(example)
+        if (more := len(self.examples) - EXAMPLES) > 0:
+            yield f"{more} more examples are in the JSON."
+
+    def _largest(self) -> str:
+        """The largest error, and the largest that the rounding of float32 angles would explain."""
+        offered = [one for one in self.results if one.error is not None]
+        worst = max(offered, key=lambda one: one.error or 0.0)
+        budget = max(FLOAT32 * largest_angle(one.cell, one.cell.positions()) for one in offered)
+        return (
+            f"The largest error is {worst.error:.2g} of the largest coordinate ({worst.cell.dtype}, "
+            f"positions from {worst.cell.start:,}); errors of up to 2^-22 of the largest angle of a case "
+            f"count as such rounding, here up to {budget:.2g}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, JSON-ready."""
@@ -152,7 +165,8 @@ def conform(
             watch(Progress("checking", done + 1, len(chosen)))
     if all(one.verdict == "not offered" for one in results):
         raise ConfigError(f"{tested.name} offers none of the cases: {results[0].note or 'no reason given'}.")
-    right = next((one.cell for one in results if one.verdict in ("exact", "float32")), None)
+    forward = (one for one in results if one.direction == "forward")
+    right = next((one.cell for one in forward if one.verdict in ("exact", "float32")), None)
     found = {} if right is None else faults_beyond(tested, right)
     return Conformance(
         tested.name,
@@ -173,12 +187,16 @@ def own_layout(tested: RotaryFunction) -> str:
     cell = RotaryCell()
     x, positions = cell.vectors("x"), cell.positions()
     try:
-        y = tested(x, positions, cell.asked())
+        y = tested(x.clone(), positions.clone(), cell.asked())
     except (Exception, SystemExit) as error:  # A user's function may raise anything.
         raise ConfigError(f"{tested.name} fails on the plainest cell: {reason(error)}.") from None
     if not isinstance(y, Tensor) or y.shape != x.shape:
         what = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise ConfigError(f"{tested.name} must return a tensor with shape {tuple(x.shape)}; got {what}.")
+    if y.device != x.device:
+        raise ConfigError(
+            f"{tested.name} must return a tensor on {x.device}, as its vectors; got {y.device}."
+        )
 
     def gap(layout: str) -> float:
         chosen = replace(cell, layout=layout)
@@ -206,6 +224,8 @@ def _both(tested: RotaryFunction, cell: RotaryCell) -> list[Result]:
     if not isinstance(y, Tensor) or y.shape != x.shape or not y.is_floating_point():
         note = "another shape" if isinstance(y, Tensor) and y.shape != x.shape else "no floating-point tensor"
         return [Result(cell, one, "fails", note=note) for one in ("forward", "backward")]
+    if y.device != x.device:
+        return [Result(cell, one, "fails", note=f"a tensor on {y.device}") for one in ("forward", "backward")]
     notes = [] if y.dtype is DTYPES[cell.dtype] else [f"returns {y.dtype}".replace("torch.", "")]
     if not torch.equal(before, x.detach()):
         notes.append("changes its input")

@@ -5,13 +5,14 @@ import importlib.util
 import inspect
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Container
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 from typing import TypeVar
 
-from spectrope.core.errors import ConfigError, SpectropeError
+from spectrope.core.errors import ConfigError, SpectropeError, SpectropeWarning
 from spectrope.core.session import SESSION, code_digest
 
 Tried = TypeVar("Tried")
@@ -24,20 +25,25 @@ def is_foreign(spec: str) -> bool:
     return ".py:" in spec or spec.endswith(".py")
 
 
-def load_object(spec: str) -> object:
+def load_object(spec: str, what: str = "class") -> object:
     """Run the file that `spec` names, and return the object of that name in it.
+
+    Args:
+        spec: As `path/to/file.py:Name`.
+        what: What it is to be, "class" or "function", for messages.
 
     Raises:
         ConfigError: If the file cannot be run or does not define the name.
     """
     if ".py:" not in spec:
-        raise ConfigError(f"{spec} names no class in a file; name it as path/to/file.py:ClassName.")
+        raise ConfigError(f"{spec} names no {what} in a file; name it as path/to/file.py:Name.")
     file, _, name = spec.rpartition(":")
     if ".py:" in file:
-        place, _, cls = file.partition(".py:")
+        place, _, member = file.partition(".py:")
+        ways = "--set encoding.FIELD=VALUE of train or compare, or in Python in its configuration"
         raise ConfigError(
-            f"{place}.py:{cls.partition(':')[0]} takes no settings behind its name; give them as --set "
-            "encoding.FIELD=VALUE of train or compare, or in Python in its configuration."
+            f"{place}.py:{member.partition(':')[0]} takes nothing behind its name"
+            f"{f'; give settings as {ways}' if what == 'class' else ''}."
         )
     module = sys.modules[load_file(Path(file))]
     if not hasattr(module, name):
@@ -60,13 +66,14 @@ def load_file(path: Path) -> str:
     """
     path = path.resolve()
     if path in _loaded:
+        _warn_of_edit(path)
         return _loaded[path]
     if not path.is_file():
         raise ConfigError(
             f"{path} is not a file; a class or function of your own is named as path/to/file.py:Name."
         )
     name = f"spectrope_foreign_{len(_loaded)}_{path.stem}"
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    digest = _text_digest(path)
     spec = importlib.util.spec_from_file_location(name, path, loader=_Uncompiled(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
@@ -78,6 +85,18 @@ def load_file(path: Path) -> str:
         raise ConfigError(f"{path} cannot be run: {blamed(error, (path,)) or reason(error)}.") from error
     _loaded[path], _digests[name] = name, digest
     return name
+
+
+def _text_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _warn_of_edit(path: Path) -> None:
+    """Say that the text of a file is not the one that was run, which stays in use: experiments that are under
+    way rely on it."""
+    if not path.is_file() or _text_digest(path) != _digests[_loaded[path]]:
+        message = f"{path} has changed since it was run; start Python anew to use its present text."
+        warnings.warn(message, SpectropeWarning, stacklevel=3)
 
 
 def loaded_files() -> tuple[Path, ...]:

@@ -184,10 +184,15 @@ def _distances(table: pl.DataFrame) -> Iterator[ShownPart]:
     for (kind,), part in longest.group_by("spectrum", maintain_order=True):
         barred = part.filter(~pl.col("theorem_applies"))
         if not barred.is_empty():
+            why = (
+                f"at least {barred['tail_share'].min():.0%} of their lags' absolute sum lies beyond half of "
+                "these positions. Where lags never decay, the distance need not vanish."
+                if n > 2
+                else "within so few positions nothing decays."
+            )
             yield (
                 f"At this length, {THEOREMS[str(kind)]} says nothing of {len(barred)} of {len(part)} "
-                f"distances: at least {barred['tail_share'].min():.0%} of their lags' absolute sum lies "
-                "beyond half of these positions. Where lags never decay, the distance need not vanish."
+                f"distances: {why}"
             )
 
 

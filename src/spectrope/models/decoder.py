@@ -15,6 +15,7 @@ from spectrope.core import (
     Noise,
     OneOf,
     SeededModule,
+    checked,
     maybe_drop,
     own_precision,
     require,
@@ -85,10 +86,12 @@ class DecoderConfig(Configured):
             require(getattr(self, size) >= 1, self, size, "at least 1")
         for part, registry in (("encoding", ENCODINGS), ("positions", POSITIONS), ("attention", ATTENTIONS)):
             object.__setattr__(self, part, OneOf(registry).read(getattr(self, part)))
+        require_type(self.dropout, (int, float), "DecoderConfig.dropout", "a number")
         require(0 <= self.dropout < 1, self, "dropout", "a probability below 1")
         fewer = f"The task has {self.n_labels} labels."
         enough = self.classes == "labels" or self.vocabulary >= self.n_labels
         require(enough, self, "vocabulary", f"at least n_labels where classes={self.classes!r}", fewer)
+        require(set(self.dropout_at) <= set(SITES), self, "dropout_at", f"some of {', '.join(SITES)}")
         object.__setattr__(self, "dropout_at", tuple(site for site in SITES if site in self.dropout_at))
         object.__setattr__(self, "encoding", self.encoding.fitted(**self.sizes))
         self.attention.check(self.encoding)
@@ -173,6 +176,7 @@ class Decoder(SeededModule):
     def __init__(self, config: DecoderConfig, impl: str = "fastest") -> None:
         super().__init__()
         require_type(config, DecoderConfig, "the configuration of a Decoder", "a DecoderConfig")
+        config = checked(config)
         self.config, self.impl = config, impl
         self.positions, self.without_positions = config.positions, False
         self.tokens = nn.Embedding(config.vocabulary, config.d_model)

@@ -35,7 +35,7 @@ class ToeplitzOperator:
     lags: Tensor
 
     def __post_init__(self) -> None:
-        lags = vector(self.lags, "lags").contiguous()
+        lags = vector(self.lags, "lags").clone(memory_format=torch.contiguous_format)
         check(len(lags) % 2 == 1, f"lags must be t_-(n-1), ..., t_(n-1), an odd number; got {len(lags)}.")
         object.__setattr__(self, "lags", lags)
 

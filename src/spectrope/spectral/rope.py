@@ -133,8 +133,8 @@ def factorisation_residuals(
 
 
 def position_factor(
-    q: Complex[Tensor, "b n m"],
-    k: Complex[Tensor, "b n m"],
+    q: Complex[Tensor, "*b n m"],
+    k: Complex[Tensor, "*b n m"],
     frequencies: Tensor,
     causal: bool = False,
 ) -> Complex[Tensor, " lags"]:
@@ -149,7 +149,7 @@ def position_factor(
     >>> torch.testing.assert_close(factor, torch.exp(0.5j * torch.arange(-7, 8).double()))
 
     Args:
-        q: Coordinate pairs of queries before rotation, with shape (b, n, m).
+        q: Coordinate pairs of queries before rotation, with shape (*b, n, m).
         k: Pairs of keys likewise.
         frequencies: θ in radians per position, with shape (m,).
         causal: Whether query i attends only to keys j <= i.
@@ -158,7 +158,8 @@ def position_factor(
         T at lags -(n-1), or 0 if causal, to n-1; 0 where G vanishes.
     """
     fit = _position_fit(q, k, frequencies, 1, causal)
-    target, gram = fit.target[..., 0].sum(0), fit.gram[..., 0, 0].sum(0).real
+    lags = 2 * q.shape[-2] - 1
+    target, gram = (x.reshape(-1, lags).sum(0) for x in (fit.target[..., 0], fit.gram[..., 0, 0].real))
     first = q.shape[-2] - 1 if causal else 0
     return torch.where(gram > 0, target / gram.clamp(min=torch.finfo(torch.float64).tiny), 0)[first:]
 
@@ -196,7 +197,8 @@ def _position_fit(q: Tensor, k: Tensor, frequencies: Tensor, bands: int, causal:
     theta, m = angles(frequencies), q.shape[-1]
     check(len(theta) == m, f"frequencies must number {m}, one per pair; got {len(theta)}.")
     q, k, label = wide(q, "q"), wide(k, "k"), band_labels(m, bands)
-    turn = torch.exp(1j * torch.outer(torch.arange(q.shape[-2], dtype=torch.float64), theta))
+    places = torch.arange(q.shape[-2], dtype=torch.float64, device=theta.device)
+    turn = torch.exp(1j * torch.outer(places, theta))
     logits = masked((q * turn) @ (k * turn).mH, causal)
     parts = [masked(q[..., label == band] @ k[..., label == band].mH, causal) for band in range(bands)]
     target = torch.stack([diagonal_sums(part.conj() * logits) for part in parts], -1)

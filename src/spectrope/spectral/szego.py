@@ -39,8 +39,8 @@ class SymbolMatch:
     @property
     def theorem_applies(self) -> bool:
         """Whether lags decay within these n, as they do for summable ones and n large enough; otherwise this
-        length says nothing of the limit."""
-        return self.tail_share <= TAIL
+        length says nothing of the limit. Nothing decays within one or two positions."""
+        return len(self.values) > 2 and self.tail_share <= TAIL
 
 
 def tail_share(operator: ToeplitzOperator) -> float:
@@ -48,6 +48,7 @@ def tail_share(operator: ToeplitzOperator) -> float:
 
     It tends to 0 with growing n for every fixed symbol with summable lags. For ALiBi it is 3/4, for
     a RoPE kernel it stays above a quarter: neither has a symbol, whatever their finite sections look like.
+    One or two positions have no such lag; it is 0 there.
     """
     size = operator.lags.abs()
     far = torch.arange(1 - operator.n, operator.n, device=size.device).abs() > operator.n / 2
@@ -140,7 +141,9 @@ def _samples(operator: ToeplitzOperator, symbol: SymbolFunction | None) -> Tenso
         2 * torch.pi / points
     )
     if symbol is not None:
-        return wide(symbol(theta), "symbol")
+        values = wide(symbol(theta), "symbol")
+        check(values.shape == theta.shape, f"symbol must give a value per angle; got {tuple(values.shape)}.")
+        return values
     d = torch.arange(1 - operator.n, operator.n, device=theta.device)
     return ToeplitzOperator(operator.lags * torch.exp(1j * d * theta[0])).symbol_on_grid(points)
 

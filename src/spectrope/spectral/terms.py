@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spectrope.spectral.checks import check, tensor, wide
 from spectrope.spectral.hidden import Effects
-from spectrope.spectral.logits import row_centred
+from spectrope.spectral.logits import masked, row_centred
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def term_energies(terms: Tensor, causal: bool = False) -> TermEnergies:
     """
     terms = tensor(terms, "terms")
     check(terms.ndim >= 3, f"terms must have shape (terms, *b, n, n); got {tuple(terms.shape)}.")
-    flat = row_centred(wide(terms, "terms"), causal).flatten(1)
+    flat = row_centred(wide(masked(terms, causal), "terms"), causal).flatten(1)
     gram = flat @ flat.T
     total = gram.sum()
     if total <= 1e-13 * gram.diagonal().sum():

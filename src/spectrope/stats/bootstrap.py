@@ -6,7 +6,7 @@ For a single smooth statistic of a small sample, use `scipy.stats.bootstrap`.
 import numpy as np
 from jaxtyping import Float, Float32, Num
 
-from spectrope.stats.interval import Intervals
+from spectrope.stats.interval import Intervals, require_level
 
 
 def resampled_means(
@@ -55,6 +55,7 @@ def reflected_intervals(
     References:
         Bootstrap Methods and their Application (Davison and Hinkley, 1997), Sec. 5.2.1.
     """
+    require_level(level)
     tail = (1 - level) / 2
     known = ~np.isnan(estimate) & (np.isnan(draws).mean(0) <= tail)
     low, high = np.nanquantile(np.where(known, draws, 0.0), [tail, 1 - tail], axis=0)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import optimize, special, stats
 
 from spectrope.core import ConfigError
-from spectrope.stats.interval import Interval
+from spectrope.stats.interval import Interval, require_level
 
 NODES = 15  # Of the Gauss-Hermite rule.
 PRIOR = 2.5  # Standard deviation of the normal prior of a difference between two levels, in log odds.
@@ -54,6 +54,7 @@ class MixedLogistic:
 
     def differences(self, level: float = 0.95) -> list[Interval]:
         r"""Log odds of each level from 1 on minus those of level 0, :math:`\gamma_l - \gamma_0`."""
+        require_level(level)
         return [self._interval(1 + one, level) for one in range(1, self._n)]
 
     @property

@@ -116,8 +116,8 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
         raise ConfigError(f"excess must lie from -1 to 1; got {excess:g}.")
     fewest, highest = _discordant(lost + gained, n)
     least, most = max(abs(excess), fewest), min(1.0, highest)
-    if least > most:
-        return GAMMA, GAMMA
+    if least > most:  # So many discordant pairs are not compatible with those seen.
+        return (GAMMA, 1.0) if excess > 0 else (1.0, GAMMA)
     first = (np.linspace(least, most, NUISANCE) - excess) / 2  # Share gained.
     cells = np.stack([first + excess, first, 1 - 2 * first - excess], axis=1).clip(0.0, 1.0)
     outcomes = _outcomes(n)

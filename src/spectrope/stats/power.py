@@ -4,6 +4,7 @@ import numpy as np
 from scipy import integrate, optimize, stats
 
 from spectrope.core import ConfigError
+from spectrope.stats.interval import require_level
 from spectrope.stats.paired import net_loss_p
 from spectrope.stats.seeds import MIN_SEEDS
 
@@ -57,8 +58,9 @@ def detectable_proportion(
     runs lies above one half, or above `beyond`. None if even n of n runs would not suffice.
 
     Raises:
-        ConfigError: If there is no seed.
+        ConfigError: If there is no seed, or the power is not above `1 - level` and below 1.
     """
+    _require_power(level, power)
     if n < 1:
         raise ConfigError(f"the power of a proportion needs at least 1 seed; got {n}.")
     if n < MIN_SEEDS:
@@ -81,17 +83,23 @@ def detectable_loss(
         pairs cannot reject it even if all of them lose the event.
 
     Raises:
-        ConfigError: If there is no pair.
+        ConfigError: If there is no pair, or the power is not above `1 - level` and below 1.
     """
+    _require_power(level, power)
     alpha = (1 - level) / 2
     unchanged = net_loss_p(0, 0, n, excess)[0] <= alpha
-    enough = next((k for k in range(n + 1) if net_loss_p(k, 0, n, excess)[1] <= alpha), None)
+    enough = next((k for k in range(1, n + 1) if net_loss_p(k, 0, n, excess)[1] <= alpha), None)
     return unchanged, None if enough is None else float(stats.beta.ppf(power, enough, n - enough + 1))
 
 
 def _critical(n: int, level: float, power: float) -> float:
     if n < 2:
         raise ConfigError(f"the power of a t interval needs at least 2 seeds; got {n}.")
+    _require_power(level, power)
+    return float(stats.t.ppf((1 + level) / 2, n - 1))
+
+
+def _require_power(level: float, power: float) -> None:
+    require_level(level)
     if not 1 - level < power < 1:
         raise ConfigError(f"power must be above 1 - level = {1 - level:.3g} and below 1; got {power:g}.")
-    return float(stats.t.ppf((1 + level) / 2, n - 1))

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from spectrope.core import ConfigError
-from spectrope.stats.interval import Interval
+from spectrope.stats.interval import Interval, require_level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,7 @@ def rank_correlation(
     Raises:
         ConfigError: If there are fewer than 4 pairs or no draws, or a value is not finite.
     """
+    require_level(level)
     if len(x) < 4:
         raise ConfigError(f"a rank correlation needs at least 4 pairs; got {len(x)}.")
     if draws < 1:

@@ -104,12 +104,12 @@ class Run:
         """Write the manifest, after everything else, with the names of the files that a whole run has.
 
         Args:
-            manifest: Its other fields.
+            manifest: Its other fields; that of the same run elsewhere has its files.
             passing: Tensors that are to be removed.
         """
         files = files_of(self.path, ".parquet", ".safetensors")
         lasting = [path.name for path in files if path.stem not in passing]
-        write_verified(self.path / MANIFEST, json_content({"run": self.id, **manifest, "files": lasting}))
+        write_verified(self.path / MANIFEST, json_content({"run": self.id, "files": lasting, **manifest}))
 
     @property
     def frames(self) -> list[str]:

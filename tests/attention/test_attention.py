@@ -264,8 +264,17 @@ def test_without_gradients_bfloat16_errs_as_little(name, n):
 def test_grouped_keys_are_to_be_repeated(impl, of_keys):
     q, k = torch.randn(2, 4, 5, 8), torch.randn(2, of_keys, 5, 8)
     pos = torch.arange(5)[None]
-    with pytest.raises(ConfigError, match=r"heads of the queries, \(2, 4\); got \(2, .\)\. Repeat keys"):
+    with pytest.raises(ConfigError, match=r"number of heads of the queries, 4; got .\. Use torch's repeat"):
         attention(Context(q, k, pos, pos), k, ENCODINGS["nope"](), causal=True, impl=impl)
+
+
+@pytest.mark.parametrize("impl", ["reference", "explicit", "fused"])
+@pytest.mark.parametrize("shape", [(), (5, 1), (4, 1, 1), (2, 1, 5, 1), (5,), (2, 1, 1, 5)])
+def test_any_mask_that_broadcasts_is_taken(shape, impl):
+    q, pos = torch.randn(2, 4, 5, 8), torch.arange(5)[None]
+    ctx = Context(q, q, pos, pos, mask=torch.ones(shape, dtype=torch.bool))
+    free = attention(dataclasses.replace(ctx, mask=None), q, ENCODINGS["nope"](), causal=False)
+    assert_close(attention(ctx, q, ENCODINGS["nope"](), causal=False, impl=impl), free)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (2, 4, 5, 4), (1, 2, 4, 5, 5)])

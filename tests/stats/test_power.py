@@ -15,6 +15,10 @@ from spectrope.stats.power import (
 from spectrope.stats.seeds import seed_proportion, t_interval
 
 
+def test_a_bound_that_unchanged_pairs_reject_needs_no_loss():
+    assert detectable_loss(20, -0.9) == (False, 0.0)
+
+
 @pytest.mark.parametrize("n", [34, 40])
 def test_unchanged_pairs_reject_no_bound_from_above(n):
     suffices, share = detectable_loss(n, 0.2)

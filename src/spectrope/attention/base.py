@@ -4,7 +4,7 @@ Each implementation declares what it can compute, and raises an error that names
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -93,11 +93,12 @@ def attention(
     """
     if v.ndim != 4 or v.shape[:3] != ctx.k.shape[:3]:
         raise ConfigError(f"values must be (b, h, j, e) for keys {tuple(ctx.k.shape)}; got {tuple(v.shape)}.")
-    if ctx.k.shape[:2] != ctx.q.shape[:2]:
-        raise ConfigError(
-            f"keys must have the batch and the heads of the queries, {tuple(ctx.q.shape[:2])}; got "
-            f"{tuple(ctx.k.shape[:2])}. Repeat keys and values for each query head of a group."
-        )
+    for axis, what, way in (0, "batch", "expand"), (1, "number of heads", "repeat"):
+        if ctx.k.shape[axis] != ctx.q.shape[axis]:
+            raise ConfigError(
+                f"keys must have the {what} of the queries, {ctx.q.shape[axis]}; got {ctx.k.shape[axis]}. "
+                f"Use torch's {way} on keys and values."
+            )
     if ctx.mask is not None and ctx.mask.dtype is not torch.bool:
         raise ConfigError(f"mask must be Boolean, True where attention is allowed; got {ctx.mask.dtype}.")
     if ctx.mask is not None and not _fits(ctx.mask, (*ctx.q.shape[:3], ctx.k.shape[2])):
@@ -105,6 +106,9 @@ def attention(
             f"mask must broadcast to (b, h, i, j), {(*ctx.q.shape[:3], ctx.k.shape[2])}; got "
             f"{tuple(ctx.mask.shape)}."
         )
+    if ctx.mask is not None and ctx.mask.shape[-1:] != ctx.k.shape[2:3]:  # Some kernels cut it into keys.
+        full = torch.broadcast_shapes(ctx.mask.shape, ctx.k.shape[2:3])
+        ctx = replace(ctx, mask=ctx.mask.expand(full))
     if impl == "fastest":
         impl = fastest(encoding, v.device, noise, v.dtype)
     chosen = IMPLEMENTATIONS[impl]

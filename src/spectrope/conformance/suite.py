@@ -251,7 +251,8 @@ def _backward(cell: RotaryCell, x: Tensor, y: Tensor) -> Result:
 
 
 def _examples(tested: RotaryFunction, results: Iterable[Result]) -> Iterator[Example]:
-    """A smallest example for the first failure with each value of dtype, scaling, sections and width."""
+    """A smallest example for the first failure of each dtype, scaling, kind of sections, width, direction and
+    note."""
     seen: set[tuple[Any, ...]] = set()
     for one in results:
         kind = (one.cell.dtype, one.cell.scaling, one.cell.sections, one.cell.width, one.direction, one.note)

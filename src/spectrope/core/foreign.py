@@ -88,13 +88,17 @@ def load_file(path: Path) -> str:
 
 
 def _text_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _warn_of_edit(path: Path) -> None:
-    """Say that the text of a file is not the one that was run, which stays in use: experiments that are under
-    way rely on it."""
-    if not path.is_file() or _text_digest(path) != _digests[_loaded[path]]:
+    """Say that the text of a file is not the one that was run, which stays in use in this process, since
+    experiments that are under way rely on it."""
+    try:
+        same = _text_digest(path) == _digests[_loaded[path]]
+    except OSError:
+        return  # Nothing to use in its place.
+    if not same:
         message = f"{path} has changed since it was run; start Python anew to use its present text."
         warnings.warn(message, SpectropeWarning, stacklevel=3)
 
@@ -110,7 +114,14 @@ def digest_of(member: object) -> str | None:
     None for classes and functions of installed packages.
     """
     module = getattr(member, "__module__", "")
-    return code_digest(member) if module in SESSION else _digests.get(module)
+    if module in SESSION:
+        return code_digest(member)
+    return (_digests.get(module) or "")[:16] or None
+
+
+def file_digest(member: type) -> str:
+    """SHA-256 of the file that defines a class: of the text that was run, where it is a user's."""
+    return _digests.get(member.__module__) or _text_digest(Path(inspect.getfile(member)))
 
 
 def reason(error: BaseException) -> str:

@@ -52,5 +52,8 @@ def as_settings(settings: Mapping[str, Any] | None) -> Mapping[str, Any]:
         for name in settings:
             require_type(name, str, "the name of a setting", "text")
         if "seed" in settings:
-            raise ConfigError("settings have no seed, which is an argument: seed of train, seeds of compare.")
+            raise ConfigError(
+                f"settings must leave the seed out; got {settings['seed']!r}. It is an argument: seed of "
+                "train, seeds of compare."
+            )
     return settings or {}

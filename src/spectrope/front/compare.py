@@ -230,9 +230,9 @@ def _check_engine(engine: object, device: Device, workers: int, *, scored: bool)
         return
     require_type(engine, Engine, "engine", "an engine, such as spectrope.lab.Ray()")
     if workers != 1:
-        raise ConfigError(f"workers are those of this machine, and the engine has its own; got {workers}.")
+        raise ConfigError(f"workers are for runs without an engine; got {workers}. The engine has its own.")
     if device != "auto" and not scored:
-        raise ConfigError(f"device is that of this machine, and the engine has its own; got {device!r}.")
+        raise ConfigError(f"device is for runs without an engine; got {device!r}. The engine has its own.")
 
 
 def _check_rates(rates: Sequence[float]) -> None:

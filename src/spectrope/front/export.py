@@ -35,20 +35,20 @@ def export(run: Run, to: Tracker) -> None:
         >>> sp.export(run, sp.tracker("csv", "numbers", run=run.id))
     """
     require_type(run, Run, "run", "a run, as sp.runs and sp.train return them")
-    manifest, metrics = run.manifest, run.frame("metrics")
-    curves = [
-        (row["step"], _numbers(f"{row['split']}/", row, leave=KEYS)) for row in metrics.iter_rows(named=True)
-    ]
-    final = _numbers("final/", manifest) | {"final/diverged": float(has_diverged(manifest))}
-    sent = [*curves, (max(step for step, _ in curves), final)]
     with contextlib.closing(to):
+        manifest, metrics = run.manifest, run.frame("metrics")
+        curves = [
+            (row["step"], _numbers(f"{row['split']}/", row, leave=KEYS))
+            for row in metrics.iter_rows(named=True)
+        ]
+        diverged = has_diverged(manifest)
+        final = _numbers("final/", manifest) | {"final/diverged": float(diverged)}
+        sent = [*curves, (max((step for step, _ in curves), default=0), final)]
         for step, numbers in sent:
             to.log({name: value for name, value in numbers.items() if math.isfinite(value)}, step)
-    if omitted := sum(not math.isfinite(value) for _, numbers in sent for value in numbers.values()):
+    if diverged or not all(math.isfinite(value) for _, numbers in sent for value in numbers.values()):
         warnings.warn(
-            f"run {run.id}: {omitted} values that are not finite were not sent.",
-            SpectropeWarning,
-            stacklevel=2,
+            f"run {run.id}: values that are not finite were not sent.", SpectropeWarning, stacklevel=2
         )
 
 

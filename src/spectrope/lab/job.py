@@ -1,6 +1,5 @@
 """Carry out one experiment, from its configuration to a finished run folder."""
 
-import hashlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from spectrope.core import (
     attempted,
     commit,
     digest_of,
+    file_digest,
     machine,
     never,
     peak_memory,
@@ -120,7 +120,7 @@ def train(
                     training = laboratory.trainer(experiment, run, device, precision, probe)
                     training.fit(watch, stop)
                 facts = _circumstances(training, device) | training.manifest() | memory_used(memory)
-                run.finish(facts | origins, passing=CHECKPOINTS)
+                run.finish(facts | origins)
     discard_checkpoints(run)
     return run
 
@@ -237,8 +237,7 @@ def _source(member: type) -> tuple[str, str | None]:
     """The file of a class and its digest, or that of the code of a class from a session."""
     if member.__module__ in SESSION:
         return "a session", digest_of(member)
-    file = Path(inspect.getfile(member))
-    return str(file), hashlib.sha256(file.read_bytes()).hexdigest()
+    return inspect.getfile(member), file_digest(member)
 
 
 def memory_used(memory: PeakMemory) -> dict[str, float]:

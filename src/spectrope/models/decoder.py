@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Annotated, Literal
 
 import torch
@@ -86,11 +87,14 @@ class DecoderConfig(Configured):
             require(getattr(self, size) >= 1, self, size, "at least 1")
         for part, registry in (("encoding", ENCODINGS), ("positions", POSITIONS), ("attention", ATTENTIONS)):
             object.__setattr__(self, part, OneOf(registry).read(getattr(self, part)))
-        require_type(self.dropout, (int, float), "DecoderConfig.dropout", "a number")
+        require_type(self.dropout, Real, "DecoderConfig.dropout", "a number")
         require(0 <= self.dropout < 1, self, "dropout", "a probability below 1")
         fewer = f"The task has {self.n_labels} labels."
         enough = self.classes == "labels" or self.vocabulary >= self.n_labels
         require(enough, self, "vocabulary", f"at least n_labels where classes={self.classes!r}", fewer)
+        require_type(
+            self.dropout_at, (tuple, list), "DecoderConfig.dropout_at", "a tuple, such as ('hidden',)"
+        )
         require(set(self.dropout_at) <= set(SITES), self, "dropout_at", f"some of {', '.join(SITES)}")
         object.__setattr__(self, "dropout_at", tuple(site for site in SITES if site in self.dropout_at))
         object.__setattr__(self, "encoding", self.encoding.fitted(**self.sizes))

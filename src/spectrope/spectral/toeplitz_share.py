@@ -152,7 +152,8 @@ def nearest_toeplitz(matrix: Tensor, causal: bool = False) -> ToeplitzOperator:
         matrix: Real or complex, with shape (n, n).
         causal: Whether entries above the diagonal are to be read as absent.
     """
-    matrix = square(masked(tensor(matrix, "matrix"), causal), "matrix")
+    matrix = tensor(matrix, "matrix")
+    matrix = square(matrix.tril() if causal and matrix.ndim == 2 else matrix, "matrix")
     return _diagonal_means(diagonal_sums(matrix), len(matrix), causal)
 
 

@@ -80,7 +80,7 @@ def detectable_loss(
     Returns:
         Whether n unchanged pairs suffice to confirm the statement, and the smallest share of runs that lose
         the event (with none gaining it) at which the statement is rejected with the given power; None if n
-        pairs cannot reject it even if all of them lose the event.
+        pairs cannot reject it even if all of them lose the event, 0 if they reject it even if none does.
 
     Raises:
         ConfigError: If there is no pair, or the power is not above `1 - level` and below 1.
@@ -88,8 +88,10 @@ def detectable_loss(
     _require_power(level, power)
     alpha = (1 - level) / 2
     unchanged = net_loss_p(0, 0, n, excess)[0] <= alpha
-    enough = next((k for k in range(1, n + 1) if net_loss_p(k, 0, n, excess)[1] <= alpha), None)
-    return unchanged, None if enough is None else float(stats.beta.ppf(power, enough, n - enough + 1))
+    enough = next((k for k in range(n + 1) if net_loss_p(k, 0, n, excess)[1] <= alpha), None)
+    if not enough:
+        return unchanged, None if enough is None else 0.0
+    return unchanged, float(stats.beta.ppf(power, enough, n - enough + 1))
 
 
 def _critical(n: int, level: float, power: float) -> float:

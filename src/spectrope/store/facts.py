@@ -18,10 +18,6 @@ def _between(low: float, high: float) -> tuple[str, Callable[[object], bool]]:
     return f"a number between {low:g} and {high:g}", fits
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 FACTS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     **dict.fromkeys(
         (
@@ -38,8 +34,9 @@ FACTS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
         ("seconds", "cpu_seconds", "n_parameters", "peak_memory_mib", "memory_before_mib", "steps"),
         _between(0.0, MOST),
     ),
-    **dict.fromkeys(("finished_at", "commit", "device", "precision"), ("text", _is_text)),
-    "files": ("a list of names", lambda value: isinstance(value, list) and all(map(_is_text, value))),
+    **dict.fromkeys(
+        ("finished_at", "commit", "device", "precision"), ("text", lambda value: isinstance(value, str))
+    ),
     "machine": ("a description of the machine", lambda value: isinstance(value, Mapping)),
 }
 

@@ -182,8 +182,13 @@ def nests_deeply(value: Any) -> bool:
 
 
 def files_of(folder: Path, *suffixes: str) -> list[Path]:
-    """The files of a folder with one of these suffixes, by name, but for temporary ones."""
-    return sorted(path for path in folder.iterdir() if path.suffix in suffixes and not is_temporary(path))
+    """The files of a folder with one of these suffixes, by name, but for temporary ones and those whose names
+    are not UTF-8, which are not ours."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix in suffixes and not is_temporary(path) and printable(path) == str(path)
+    )
 
 
 def is_temporary(path: Path) -> bool:

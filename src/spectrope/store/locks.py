@@ -93,12 +93,14 @@ def held_if_free(path: Path) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _released(path: Path, handle: int) -> Iterator[None]:
-    """Remove a lock file after the block, and release its lock."""
+    """Remove a lock file after the block, and release its lock. One of the same name that another process has
+    made meanwhile, after the folder was moved, stays."""
     try:
         yield
     finally:
         with contextlib.suppress(OSError):  # A lock file that stays behind is not locked.
-            path.unlink(missing_ok=True)
+            if _is_at(path, handle):
+                path.unlink(missing_ok=True)
         os.close(handle)
 
 

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
 CONFIG, MANIFEST = "config.json", "manifest.json"
+LASTING = ("metrics.parquet", "progress.parquet", "weights.safetensors")  # As training writes them.
 LOCK = ".lock"  # Held while a run is trained or measured.
 _HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())  # Folders locked further up.
 SET_ASIDE = ".damaged"  # Beside run folders; folders that begin with a dot are no runs.
@@ -100,16 +101,9 @@ class Run:
         require_facts(self.path / MANIFEST, manifest)
         return manifest
 
-    def finish(self, manifest: Mapping[str, Any], passing: Collection[str] = ()) -> None:
-        """Write the manifest, after everything else, with the names of the files that a whole run has.
-
-        Args:
-            manifest: Its other fields; that of the same run elsewhere has its files.
-            passing: Tensors that are to be removed.
-        """
-        files = files_of(self.path, ".parquet", ".safetensors")
-        lasting = [path.name for path in files if path.stem not in passing]
-        write_verified(self.path / MANIFEST, json_content({"run": self.id, "files": lasting, **manifest}))
+    def finish(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest, after everything else."""
+        write_verified(self.path / MANIFEST, json_content({"run": self.id, **manifest}))
 
     @property
     def frames(self) -> list[str]:
@@ -243,12 +237,12 @@ class Run:
             Whether all files have a digest; those of folders of version 0.1.0 have none.
 
         Raises:
-            StoreError: Naming the first file that is damaged, or that the run had when it was finished.
+            StoreError: Naming the first file that is damaged, or the first of `LASTING` that is lost.
         """
         _identity(self.path)
-        for name in self.manifest.get("files", ()) if self.finished else ():  # Earlier versions named none.
-            if not (self.path / name).exists():
-                raise StoreError(f"{self.path / name} is lost; move its folder away and run it again.")
+        for path in (self.path / name for name in LASTING) if self.finished else ():
+            if digest_file(path).exists() and not path.exists():
+                raise StoreError(f"{path} is lost; move its folder away and run it again.")
         files = files_of(self.path, ".json", ".parquet", ".safetensors")
         verified = [self._verify(path) for path in files if path.exists()]  # Checkpoints come and go.
         return all(verified)
@@ -389,7 +383,6 @@ def _check_files(path: Path) -> None:
     """Refuse tables and tensors that are truncated or no regular files, without reading their values."""
     for file in path.iterdir():
         if not (is_temporary(file) or file.name == LOCK):
-            require_text(file)
             require_file(file)
     # A process that trains the run may remove one of them meanwhile.
     for table in files_of(path, ".parquet"):

@@ -79,6 +79,7 @@ def test_a_run_that_drops_positions_goes_on_without_them(tmp_path, monkeypatch, 
     asked = itertools.count(1)
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "write", _interrupt)
+        patched.setattr(sitting, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
         with pytest.raises(Interrupted):
             train(one, tmp_path, CPU, stop=lambda: next(asked) == after, probe=probe)
     run = train(one, tmp_path, CPU, probe=probe)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import polars as pl
@@ -58,7 +59,7 @@ def check_lengths(
     if not factors or not scalings:
         raise ConfigError("lengths and scalings must be at least one each.")
     for factor in factors:
-        require_type(factor, (int, float), "each of lengths", "a number")
+        require_type(factor, Real, "each of lengths", "a number")
         if not 1 <= factor < float("inf"):
             raise ConfigError(f"lengths must be multiples of the trained one, from 1 on; got {factor:g}.")
     for name in scalings:

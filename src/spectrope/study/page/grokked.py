@@ -45,12 +45,13 @@ def _measures(study: Study, rows: StudyRows) -> str:
     claim = GrokMed()
     seen = claim.see(rows, CONDITION, study.scale, study.seeds_of(claim, CONDITION))
     rho = {name: seen.values("random", strength(name)) for name in ("med", "step", *RIVALS)}
-    if any(len(values) < MIN_SEEDS for values in rho.values()):
+    seeds = set[int].intersection(*map(set, rho.values()))
+    if len(seeds) < MIN_SEEDS:
         return ""
     rival = nearest({name: difference(rho["med"], rho[name]) for name in RIVALS})
-    med, strongest, step = (fmean(rho[name].values()) for name in ("med", rival, "step"))
+    med, strongest, step = (fmean(rho[name][seed] for seed in seeds) for name in ("med", rival, "step"))
     return (
-        f" In {len(rho['med'])} runs on random pairs, the rank correlation with the test loss, without its "
-        f"sign, is {med:.2f} for MED, {strongest:.2f} for {RIVALS[rival]} and {step:.2f} for the number of "
-        "the step."
+        f" In {len(seeds)} runs on random pairs, the rank correlation with the test loss, without its sign, "
+        f"is on average {med:.2f} for MED, {strongest:.2f} for {RIVALS[rival]} and {step:.2f} for the number "
+        "of the step."
     )

@@ -102,6 +102,10 @@ def test_what_readme_says_of_claims_is_on_their_page():
     [first] = re.findall(r"RoPE minus each other encoding, held-out accuracy: predicted .*", mid)
     assert first.count("**reproduced**") == 2
     assert "(reproduced, also under the public code)" in section
+    [cost] = re.findall(r"holding out a square of pairs costs ([\d.]+) points", section)
+    verdicts = re.findall(r"^\| 1[34]\. .*?\*\*(\w+)\*\* (-?[\d.]+)", mid, re.MULTILINE)
+    assert verdicts[0] == ("reproduced", cost)
+    assert verdicts[1][0] == "contradicted"
     n = theirs.partition(" ")[2]
     assert f"in any layer, by the exact ablation: `controlled` {ours} {n}, `released` {theirs}.**" in mid
     [planned] = re.findall(

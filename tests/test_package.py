@@ -76,7 +76,7 @@ def test_the_wheel_holds_all_that_the_package_reads(tmp_path):
     assert {str(path.relative_to(ROOT / "src")) for path in here} <= packed
     assert "spectrope/study/results/mini.jsonl" in packed
     assert not [name for name in packed if not name.startswith(("spectrope/", "spectrope-"))]
-    assert wheel.stat().st_size < 4 * 2**20
+    assert wheel.stat().st_size < 5 * 2**20  # Of which the rows of the study are more than half.
     metadata = next(name for name in packed if name.endswith("METADATA"))
     told = zipfile.ZipFile(wheel).read(metadata).decode()
     assert "Author: The SpectroPE maintainers" in told

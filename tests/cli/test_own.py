@@ -167,5 +167,5 @@ def test_it_goes_with_a_run_of_it(tmp_path, capsys, monkeypatch, trained):
     line = refused(capsys, "ablate", run.id, "--own", "yours.py:Yours")
     assert "--own yours.py:Yours is encoding 'yours'; the run has mine." in line
     for spec in ("mine.py", "mine"):
-        told = f"{spec} names no class in a file; name it as path/to/file.py:ClassName."
+        told = f"{spec} names no class in a file; name it as path/to/file.py:Name."
         assert told in refused(capsys, "ablate", run.id, "--own", spec)

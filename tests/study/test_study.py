@@ -278,7 +278,12 @@ def test_a_checkpoint_that_a_kill_left_in_a_finished_run_is_removed(tiny, tmp_pa
 @pytest.mark.parametrize(
     ("action", "option", "value", "rule"),
     [
-        ("run", "seeds", "six", "--seeds takes numbers, or ranges such as 0:6 for 0 to 5; got 'six'"),
+        (
+            "run",
+            "seeds",
+            "six",
+            "--seeds takes numbers below 2^63, or ranges such as 0:6 for 0 to 5; got 'six'",
+        ),
         ("run", "workers", 0, "RunClaims.workers must be at least 1; got 0"),
         ("list", "seeds", "0:100000", "List.seeds must be between 1 and 200 seeds; got ('0:100000',)"),
         ("harvest", "seeds", "3:3", "--seeds takes ranges of 1 to 1,000,000 seeds; got '3:3'"),

@@ -25,18 +25,26 @@ def grokked(study: Study, rows: StudyRows) -> Iterator[str]:
     if len(seeds) < MIN_SEEDS:
         return
     one = held("square", MOST, study.scale, min(seeds))
-    pairs = len(one.task.build().split(one.seed).train)
+    pairs, k = len(one.task.build().split(one.seed).train), scaled(MOST, study.scale)
     drawn, beside, within = (
         fmean(seen.values(arm, quantity)[seed] for seed in seeds)
         for arm, quantity in ((AS_MANY, test), (SQUARE, test), (SQUARE, hole))
     )
+    others = _outside(one.task.p**2 - pairs, (k + 1) ** 2, beside, within)
     yield (
         f"**Models of one layer that train on {pairs:,} pairs answer {drawn:.1f} % of all other sums modulo "
         f"{one.task.p} if those pairs are drawn at random, and {beside:.1f} % if they all lie outside a "
-        f"square.** The square has the pairs with both operands at most {scaled(MOST, study.scale)}, of "
-        f"which {within:.1f} % are answered. All train for {one.training.steps:,} steps, n = {len(seeds)}."
+        f"square.** The square has the pairs with both operands at most {k}, of which {within:.1f} % are "
+        f"answered{others}. All train for {one.training.steps:,} steps, n = {len(seeds)}."
         f"{_measures(study, rows)}"
     )
+
+
+def _outside(tested: int, hole: int, beside: float, within: float) -> str:
+    """Accuracy on the test pairs that do not lie in the square; empty if all do."""
+    if tested == hole:
+        return ""
+    return f", and {(tested * beside - hole * within) / (tested - hole):.1f} % of the other test pairs"
 
 
 def _measures(study: Study, rows: StudyRows) -> str:

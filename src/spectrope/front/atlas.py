@@ -163,8 +163,7 @@ def atlas(
         >>> found.to_frame()["intervention"].unique().sort().to_list()[:3]
         ['content-only', 'freeze-band', 'keep-band']
     """
-    _check(method, watch, bands=bands, examples=examples, batch=batch, length=length)
-    require_type(threshold, (int, float), "threshold", "a number of points")
+    _check(method, threshold, watch, bands=bands, examples=examples, batch=batch, length=length)
     place = choose_device(device)
     settings = AtlasSettings(bands=bands, threshold=threshold)
     known, wrapped = opened(target, root, device, tokenizer, allow_download=allow_download)
@@ -196,14 +195,17 @@ def atlas(
     return Atlas(AtlasTables(str(name), told, found.bands, found.cells, found.heads), threshold)
 
 
-def _check(method: CallMethod, watch: object, *, length: int | None, **counts: int | None) -> None:
-    """Refuse a method that there is not, what is no callback, and what counts nothing.
+def _check(
+    method: CallMethod, threshold: float, watch: object, *, length: int | None, **counts: int | None
+) -> None:
+    """Refuse a method that there is not, what is no number or no callback, and what counts nothing.
 
     Raises:
         ConfigError: Naming the first.
     """
     if method not in get_args(CallMethod):
         raise ConfigError(f"method must be one of {', '.join(get_args(CallMethod))}; got {method!r}.")
+    require_type(threshold, (int, float), "threshold", "a number of points")
     require_callback(watch)
     require_whole(1, **counts)
     require_whole(2, length=length)

@@ -75,6 +75,9 @@ def test_files_that_a_finished_run_has_lost_are_damage(tmp_path):
         (folder,) = check_folders(tmp_path)
         assert folder.state == "damaged"
         assert folder.reason == f"{run.path / name} is lost; move its folder away and run it again."
+        if name.startswith("weights"):
+            with pytest.raises(StoreError, match="has lost its weights; move its folder away and train it"):
+                sp.load_model(run)
         (run.path / name).write_bytes(content)
     assert sp.check_runs(tmp_path).count("verified") == 1
 

@@ -78,6 +78,8 @@ def load_model(run: Run, device: torch.device) -> Decoder:
         StoreError: If the run is unfinished, or its weights cannot be read or do not match the network.
     """
     _ = run.manifest  # only finished runs have one
+    if not run.has_tensors(WEIGHTS):
+        raise StoreError(f"run {run.id} has lost its weights; move its folder away and train it again.")
     model = build_model(experiment_of(run), device)
     tensors, _ = run.read_tensors(WEIGHTS)
     try:
